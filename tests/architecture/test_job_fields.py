@@ -18,7 +18,6 @@ from hocket.model.resources import Demand
 ROOT = Path(__file__).parents[2]
 NOT_SUBMITTED = {
     "tasks": "task graphs come from workload files; no agent runs them yet",
-    "traits": "set by `hocket tune` for its trials",
     "protect_s": "set by the administrator for all jobs: `hocket up --protect`",
     "excluded_nodes": "set by the controller while nodes are reserved for other owners: `hocket node reserve`",
     "demand.net_mbps": "agents do not measure or limit the network",

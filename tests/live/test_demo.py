@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 from tests.live.processes import end_all
@@ -11,6 +12,9 @@ from tests.unit.cli.typed import hocket
 
 from hocket.control.journal import open_to_read
 from hocket.model.event import JobFailed
+
+HAS_QUERY = find_spec("duckdb") is not None and find_spec("sqlglot") is not None  # both come with hocket[query]
+JOBS = 8 + HAS_QUERY
 
 
 @pytest.mark.slow
@@ -34,9 +38,10 @@ def test_the_demo_ends_well_and_its_journal_picture_and_what_if_tell_the_same(tm
 def every_job_reaches_its_goal_and_the_killed_one_too(done):
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("│")]
-    assert len(lines) == 8, done.stdout
+    assert len(lines) == JOBS, done.stdout
     assert all("finished" in line or "attained" in line for line in lines)
     assert "'unlucky' was killed with -9" in done.stdout
+    assert ("'sales' was answered" in done.stdout) is HAS_QUERY
 
 
 def it_draws_which_job_had_which_device(out):
@@ -57,4 +62,4 @@ def the_journal_tells_of_the_kill_and_is_decided_again_alike(path):
 def what_if_run_again_comes_close_to_what_was_recorded(path):
     found = json.loads(hocket("whatif", str(path), "--policy", "fifo", "--json").stdout)
     assert found["band"]["share"] < 0.5  # wide, since the machine may be busy while it runs
-    assert found["whatif"][0]["finished"] == 8
+    assert found["whatif"][0]["finished"] == JOBS

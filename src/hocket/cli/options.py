@@ -87,6 +87,15 @@ BeliefsText = Annotated[
         "X of up to 10.",
     ),
 ]
+History = Annotated[
+    Path | None,
+    typer.Option(
+        "--history",
+        metavar="FILE",
+        help="Past jobs to begin with, for policies that estimate when jobs are done: a JSON object a line "
+        "(see `hocket journal history`).",
+    ),
+]
 Noise = Annotated[
     float, typer.Option(min=0.0, help="How much the true speed of each start varies (σ of its log, up to 3).")
 ]

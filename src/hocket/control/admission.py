@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from hocket.agent.job_environment import OWN, is_one_of
 from hocket.agent.progress import check_config
 from hocket.model.capacity import Capacity, shape_of
+from hocket.model.criterion import Convergence, Epochs, Goal
 from hocket.model.job import ONE_GPU, QUERY_COMMAND, Job, Kind, Launch, Owner, Stop, Task, TaskGraph
 from hocket.model.job_spec import JobRequest, SpecError, read_spec
+from hocket.model.metric_name import is_share
 from hocket.model.notify_target import target_problem
 from hocket.model.resources import RESOURCES, UNITS, Demand
 
@@ -37,6 +39,8 @@ def read_request(given: Any) -> JobRequest:
     if request.job.kind is Kind.QUERY and request.job.command[:2] != QUERY_COMMAND:
         command = " ".join(request.job.command)[:80]
         raise SpecError(f"command must begin with '{' '.join(QUERY_COMMAND)}' where kind is 'query', not '{command}'")
+    for problem in _criterion_faults(request.job):
+        raise SpecError(problem)
     launch = request.job.launch or Launch()
     if problem := check_config(launch.progress):
         raise SpecError(problem)
@@ -155,6 +159,9 @@ def faults(job: Job) -> Iterator[str]:
         yield f"backoff_s must be a finite number from 0 up, not {job.backoff_s}"
     if job.retries is not None and job.retries < 0:
         yield f"retries must be from 0 up, not {job.retries}"
+    for name, trait in job.traits.items():
+        if not isinstance(trait, str) and not -inf < trait < inf:
+            yield f"traits must be finite numbers or texts, and '{name}' is {trait}"
     if job.id in job.after:
         yield "after must name other jobs, not itself"
     if job.id in job.after_any:
@@ -165,6 +172,19 @@ def faults(job: Job) -> Iterator[str]:
                 yield f"{name} must be fixed for a job without a goal (its criterion or target), not {stop}"
     if job.tasks is not None:
         yield from _graph_faults(job.tasks)
+
+
+def _criterion_faults(job: Job) -> Iterator[str]:
+    """Criteria that cannot be met, whatever the job does. Workloads may have them: Table 3.2 of Rotary does."""
+    for name, wanted in (("until", job.criterion), ("target", job.target)):
+        if isinstance(wanted, Goal) and wanted.relation == ">=" and wanted.target > 1:
+            # Without a sign, 95 may be 95 % in the job's own words; a query's are known.
+            if job.kind is Kind.QUERY and wanted.metric == "acc":
+                yield f"{name} must be a share that can be reached, at most 1 or 100%, not '{wanted}'"
+            elif wanted.percent and is_share(wanted.metric):
+                yield f"{name} must be a share that can be reached, at most 100%, not '{wanted}'"
+        elif isinstance(wanted, Convergence) and isinstance(wanted.deadline, Epochs) and wanted.deadline.count == 1:
+            yield f"{name} must allow 2 epochs, for a change takes two, not '{wanted}'"
 
 
 @lru_cache(maxsize=1024)  # The jobs of a call mostly ask for the same.

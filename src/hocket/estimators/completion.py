@@ -47,26 +47,36 @@ def after_report(
 
     Values that are not finite and epochs that go backwards change nothing.
     """
+    found = observed(view, beliefs, epoch, metrics, done_s)
+    if found is None:
+        return beliefs
+    units = metrics[FRACTION] if view.job.kind is Kind.QUERY else float(epoch)
+    return _foretold(view.job, past, found, units)
+
+
+def observed(
+    view: JobView, beliefs: Beliefs, epoch: int, metrics: Mapping[str, float], done_s: float
+) -> Beliefs | None:
+    """What a report says of the job itself, without anything foretold; None if it says nothing new."""
     job = view.job
     if job.kind is Kind.QUERY:
         units = metrics.get(FRACTION, 0.0)
         if not 0 < units <= 1:
-            return beliefs
+            return None
         beliefs = _with_answer(beliefs, job.criterion, units, metrics)
     else:
         units = float(epoch)
         if epoch <= view.epoch:
-            return beliefs  # It was reported before, or the job began again.
+            return None  # It was reported before, or the job began again.
         if isinstance(job.criterion, Convergence) and (value := metrics.get(job.criterion.metric)) is not None:
             beliefs = noted(beliefs, epoch, value)  # The metric of a goal is noted by `quality.refitted`.
     times = unit_time.noted(beliefs.times, units, done_s)
-    unit_s = unit_time.unit_s(times) or beliefs.unit_s
-    return _foretold(job, past, replace(beliefs, times=times, unit_s=unit_s), units)
+    return replace(beliefs, times=times, unit_s=unit_time.unit_s(times) or beliefs.unit_s)
 
 
 def with_ended(past: PastJobs, view: JobView) -> PastJobs:
     """Past jobs with one more that has ended; the oldest are forgotten."""
-    shown = _shown(view)
+    shown = shown_by(view)
     return past if shown is None else with_past(past, (shown,))
 
 
@@ -169,11 +179,11 @@ def _query_memory(job: Job, similar: Sequence[tuple[float, PastJob]]) -> Estimat
 # -- what an ended job has shown ----------------------------------------------------------------------------------
 
 
-def _shown(view: JobView) -> PastJob | None:
-    """None of a job that has shown nothing."""
+def shown_by(view: JobView, metric: str = "") -> PastJob | None:
+    """None of a job that has shown nothing; `metric` is that of its curve, if its criterion is about none."""
     job, beliefs = view.job, view.beliefs
     criterion = job.criterion
-    metric = criterion.metric if isinstance(criterion, Goal | Convergence) else ""
+    metric = criterion.metric if isinstance(criterion, Goal | Convergence) else metric
     if job.kind is Kind.QUERY:
         answers = beliefs.error.points if beliefs.error is not None else ()
         points = tuple((p.x, 1.0 - p.mean) for p in answers) if metric else ()

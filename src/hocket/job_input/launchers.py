@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from hocket.agent.sidecar.command import understood
@@ -75,6 +76,16 @@ def launcher_warning(spec: dict[str, Any], *, is_here: bool = True) -> str:
     if gpus == [found.processes] or not each:
         return ""
     return f"{said} starts {found.processes} processes whatever the job gets, and it asks for {_listed(gpus)}"
+
+
+def program_of(command: Sequence[str]) -> str:
+    """What a command runs, whatever starts it: its script `train.py`, its module, or its first word."""
+    for word, following in pairwise([*command, ""]):
+        if word.endswith(".py"):
+            return os.path.basename(word)
+        if word in ("-m", "--module") and following and following not in _MODULES:
+            return following
+    return os.path.basename(command[0])
 
 
 def _listed(gpus: list[int]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 
 from hocket.model.criterion import CriterionError, Goal, parse
@@ -47,6 +49,17 @@ def with_query(said: Mapping[str, object], words: list[str]) -> dict[str, Any]:
     elif "threads" in found:
         raise QueryProblem("threads", "must be said of a query only")
     return found
+
+
+def query_traits(words: list[str]) -> dict[str, float | str]:
+    """By what a query with this command is compared with past ones: its text, but for blanks, and its data."""
+    sql = next((word for word in words[2:] if " " in word.strip()), "")
+    if not sql:
+        return {}
+    digest = sha256(" ".join(sql.split()).encode(errors="replace")).hexdigest()[:12]
+    data = next((value for option, value in pairwise(words) if option == "--data"), "")
+    found: dict[str, float | str] = {"query": digest}
+    return found | ({"data": data[-200:]} if data else {})
 
 
 def _engine(engine: object, master: object) -> list[str]:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from hocket.agent.job_environment import OWN, SHELL, is_one_of
 from hocket.control.admission import read_request, refusal
 from hocket.job_input import units
-from hocket.job_input.launchers import asked_by_launcher
+from hocket.job_input.launchers import asked_by_launcher, program_of
 from hocket.job_input.paramserver_input import HostsProblem, with_hosts
-from hocket.job_input.query_input import QueryProblem, with_query
+from hocket.job_input.query_input import QueryProblem, query_traits, with_query
 from hocket.job_input.units import BadValue
 from hocket.model.criterion import CriterionError, parse
 from hocket.model.job import Job, Kind
@@ -126,7 +126,16 @@ def _job_input(said: Mapping[str, object], here: _Here | None) -> JobInput:
     spec |= _sizes(said)
     if not spec.get("command"):
         raise FieldProblem("command", "must say what to run, and is missing")
+    spec |= _told_by_command(spec)
     return JobInput(spec, _admissible(spec))
+
+
+def _told_by_command(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """By what past jobs are compared with it, if its user does not say it: its program, or its query and data."""
+    command, traits = spec["command"], spec.get("traits", {})
+    if spec.get("kind") == Kind.QUERY:
+        return {"traits": query_traits(command) | traits}
+    return {} if traits or spec.get("model") else {"traits": {"program": program_of(command)}}
 
 
 def _with_query(said: Mapping[str, object]) -> Mapping[str, object]:
@@ -393,6 +402,27 @@ def _progress(value: object) -> dict[str, Any]:
     return config
 
 
+def _traits(value: object) -> dict[str, float | str]:
+    """A table, or texts `NAME=VALUE`; what reads as a number is one."""
+    rule = "NAME=VALUE, or a table of numbers and texts"
+    if not isinstance(value, dict):
+        parted = [word.partition("=") for word in _texts(value)]
+        if any(not name or not text for name, _is, text in parted):
+            raise BadValue(rule, value)
+        value = {name: text for name, _is, text in parted}
+    found: dict[str, float | str] = {}
+    for name, given in value.items():
+        if isinstance(given, bool) or not isinstance(given, str | int | float):
+            raise BadValue(rule, value)
+        try:
+            found[name] = float(given)
+        except ValueError:
+            found[name] = _text(given)
+        except OverflowError:
+            raise BadValue("finite numbers or texts", value) from None
+    return found
+
+
 def _reader(field: SpecField) -> Callable[[Any], Any]:
     match field.reads:
         case "seconds":
@@ -409,5 +439,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "array": units.array_count, "env": _texts, "flag": _flag, "folder": _text, "gpus": units.gpu_counts,
     "kinds": _kinds, "memory": units.mebibytes, "moment": units.seconds_from_now, "names": _texts,
     "number": units.number, "progress": _progress, "signal": _signal, "text": _text, "whole": units.whole,
-    "secrets": _texts, "sql": _sql, "words": _words,
+    "secrets": _texts, "sql": _sql, "traits": _traits, "words": _words,
 }  # fmt: skip

@@ -46,7 +46,7 @@ def _in_order(said: Mapping[str, Any]) -> Iterator[tuple[SpecField, Any]]:
 def _values(reads: str, value: Any) -> list[str]:
     """The values of an option, each of which has the option before it."""
     if isinstance(value, dict):
-        return [f"{name}={text}" for name, text in value.items()] if reads == "env" else []
+        return [f"{name}={text}" for name, text in value.items()] if reads in ("env", "traits") else []
     if not isinstance(value, list | tuple):
         return [str(value)]
     texts = list(map(str, value))

@@ -60,6 +60,7 @@ _Criterion: TypeAlias = Annotated[str, Meta(max_length=1000)]
 _Mebibytes: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
 _Variable: TypeAlias = Annotated[str, Meta(pattern=r"^[^=\x00]+\Z", max_length=1000)]
 _SecretName: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z", max_length=200)]
+_TraitName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*\Z")]
 _Target: TypeAlias = Annotated[str, Meta(min_length=1, max_length=4096)]
 _NOT_NEGATIVE, _POSITIVE = Meta(ge=0), Meta(gt=0)
 
@@ -383,8 +384,15 @@ class Job(Struct, frozen=True, gc=False):
     ] = ""  # empty: it is not said  # fmt: skip
     traits: Annotated[
         dict[str, float | str],
-        JobField("Hyperparameters of a model in a pack: categories, or positions of numbers."),
-    ] = {}
+        JobField(
+            "What else past jobs are compared by: dataset=cifar10, batch_size=128.", Panel.JOB, metavar="NAME=VALUE",
+            also="trait", reads="traits", given=Annotated[dict[_TraitName, float | Text], Meta(max_length=100)],
+            default="`program`, of a query `query` and `data`",
+            api_help="What else past jobs are compared by: numbers or texts, by name.",
+            more="For policies that estimate when a job is done ([what is estimated]"
+            "(policies/rotary_dlt.md#what-is-estimated)). In a file a table, or a list of such texts.",
+        ),
+    ] = {}  # of a model in a pack: its hyperparameters, categories or positions of numbers  # fmt: skip
     after: Annotated[
         tuple[str, ...],
         JobField(

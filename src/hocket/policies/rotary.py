@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from math import inf
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
-from hocket.model.criterion import Duration, RunTime
-from hocket.model.curve import NEVER, Point
 from hocket.model.job import Kind
 from hocket.model.partition import EPOCH, Boundary
 from hocket.model.plan import Plan
-from hocket.model.resources import Demand
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.completion_progress import (
     estimate_in_words,
-    likely_units,
+    need_in_words,
     progress,
-    units_allowed,
-    units_done,
 )
-from hocket.policies.kit.epoch_turns import EpochParams, EpochTurns, with_memory
+from hocket.policies.kit.epoch_turns import EpochParams, EpochTurns, LargestMemory
+from hocket.policies.kit.job_outlooks import job_outlooks
 from hocket.policies.registry import policy
 
-_SIZES = 4  # of a job that are looked at, of many some
-_SURE_ENOUGH = 0.95  # a chance that more cores hardly raise
 _SURE = 1.645  # standard deviations: 95 % of a normal distribution lie below
 _SHORTEST, _LONGEST = 0.25, 4.0  # of a running epoch, relative to that of a query of usual memory
 
@@ -70,14 +63,8 @@ def decide(snapshot: Snapshot, params: Rotary) -> Plan:
     """
     now_s = snapshot.now_s
     views = snapshot.jobs.data().values()
-    totals, usual_mib = _totals(snapshot), _usual_mib(views)
-    shares: dict[tuple[Demand, int], float] = {}
-    outlooks = {}
-    for view in views:
-        shape = view.job.demand, view.job.sizes[0]
-        if (share := shares.get(shape)) is None:
-            share = shares[shape] = _share(view, totals)
-        outlooks[view.number] = _outlook(view, now_s, params, share)
+    usual_mib = _usual_mib(views)
+    outlooks = job_outlooks(snapshot, params.hopeless, params.switching)
     worths = {number: found.worth for number, found in outlooks.items()}
     if params.variant == "paper":
         worths = _printed(snapshot, params)
@@ -92,11 +79,16 @@ def decide(snapshot: Snapshot, params: Rotary) -> Plan:
         times = min(_LONGEST, max(_SHORTEST, mem_mib / usual_mib)) if params.adaptive and mem_mib else 1.0
         return Boundary("after", seconds=round(params.epoch_s * times, 1))
 
+    memory = LargestMemory(snapshot)
+
     def needs(view: JobView) -> JobView:
         mem_mib = _mem_mib(view, params.memory)
-        return with_memory(view, mem_mib, snapshot) if mem_mib else view
+        return memory.asked(view, mem_mib) if mem_mib else view
 
-    turns = EpochTurns(snapshot, params, lambda view: (-worths[view.number],), why, boundary, needs)
+    def outlook(view: JobView) -> str:
+        return need_in_words(view, now_s)
+
+    turns = EpochTurns(snapshot, params, lambda view: (-worths[view.number],), why, boundary, needs, outlook)
     turns.shrink_due()
     turns.compare()
     if params.extra == "enough":
@@ -112,96 +104,6 @@ def _printed(snapshot: Snapshot, params: Rotary) -> dict[int, float]:
     done = {view.number: progress(view, now_s) or 0.0 for view in views}
     is_far = all(found >= params.threshold for found in done.values())
     return done if is_far else {number: -found for number, found in done.items()}
-
-
-class _Outlook(Struct, frozen=True, gc=False):
-    """What is to be expected of a job at the size at which it attains most for what it takes."""
-
-    worth: float  # what is attained for a second of the whole machine; below 0 for jobs that can hardly attain any more
-    size: int
-
-
-def _outlook(view: JobView, now_s: float, params: Rotary, share: float) -> _Outlook:
-    """Over its sizes: the chance to attain in time, over the time left and the share of the machine."""
-    start_s = 0.0
-    if params.switching and not view.size:
-        costs = view.costs
-        start_s = costs.prepare_s + costs.start_s + costs.checkpoint_s + costs.stop_s
-    job, beliefs = view.job, view.beliefs
-    least = job.sizes[0]
-    completes, unit_s = beliefs.completes, beliefs.unit_s
-    if completes is None or unit_s is None or unit_s.mean <= 0:
-        taken_s = (_unknown_left_s(view, now_s) + start_s) * share
-        # Nothing is known of when it attains: even chances, until an epoch tells. A stated run time is attained.
-        return _Outlook((1.0 if isinstance(job.criterion, RunTime) else 0.5) / taken_s, least)
-    done, at, points = units_done(view), likely_units(view), completes.points
-    at = done + 1.0 if at is None else at
-    limit = getattr(job.criterion, "deadline", None)
-    in_time = isinstance(limit, Duration)
-    time_s = max(0.0, view.submitted_s + limit.time_s - now_s) if isinstance(limit, Duration) else 0.0
-    allowed = units_allowed(view, now_s)
-    best, most = _Outlook(-inf, least), 0.0
-    for size in _some(job.sizes) if in_time else (least,):  # Epochs that are allowed are the same at any size.
-        speed = beliefs.speed_at(size) or 1.0
-        if in_time:
-            allowed = done + time_s * speed / unit_s.mean
-        sure = _interpolated(points, allowed)
-        left_s = max(1.0, (min(at, allowed) - done) * unit_s.mean / speed)
-        worth = sure * least / ((left_s + start_s) * share * size)
-        most = max(most, sure)
-        if worth > best.worth:
-            best = _Outlook(worth, size)
-        elif sure >= _SURE_ENOUGH:
-            break  # More can only take more.
-    return best if most >= params.hopeless else _Outlook(most - 1.0, least)
-
-
-def _interpolated(points: tuple[Point, ...], units: float) -> float:
-    """As `chance_by`, for few points and many calls."""
-    before = None
-    for point in points:
-        if point.x > units:
-            if before is None:
-                return 0.0
-            return before.mean + (units - before.x) / (point.x - before.x) * (point.mean - before.mean)
-        before = point
-    return points[-1].mean
-
-
-@lru_cache(maxsize=256)
-def _some(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Each of a few sizes; of many, each about three times as large as the one before, and the largest."""
-    if len(sizes) <= _SIZES:
-        return sizes
-    found, last = [], 0.0
-    for size in sizes:
-        if size >= 3.0 * last or size == sizes[-1]:
-            found.append(size)
-            last = float(size)
-    return tuple(found)
-
-
-def _unknown_left_s(view: JobView, now_s: float) -> float:
-    """Seconds that a job still needs at its smallest size of which it is not known when it attains."""
-    size, beliefs = view.job.sizes[0], view.beliefs
-    if beliefs.unit_s is not None and beliefs.needs_units is not None and beliefs.needs_units < NEVER:
-        return max(
-            1.0, (beliefs.needs_units - units_done(view)) * beliefs.unit_s.mean / (beliefs.speed_at(size) or 1.0)
-        )
-    ran_s = max(view.ran_at(now_s), 60.0)
-    if isinstance(view.job.criterion, RunTime) and (done := progress(view, now_s)):
-        return max(1.0, ran_s / done - ran_s)
-    return max(1.0, view.remaining_s(now_s, size) or ran_s)
-
-
-def _totals(snapshot: Snapshot) -> tuple[float, float, float]:
-    nodes = [v.node for v in snapshot.nodes.values() if v.up]
-    return float(sum(n.gpus for n in nodes)), sum(n.cores for n in nodes), sum(n.mem_mib for n in nodes)
-
-
-def _share(view: JobView, totals: tuple[float, float, float]) -> float:
-    """The largest share of a resource that the job takes at its smallest size."""
-    return max([1e-6, *(need / total for need, total in zip(view.job.least, totals, strict=True) if total)])
 
 
 def _mem_mib(view: JobView, how: str) -> float:

@@ -14,7 +14,7 @@ from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.completion_progress import goal_in_words, progress
-from hocket.policies.kit.epoch_turns import EpochParams, EpochTurns, with_memory
+from hocket.policies.kit.epoch_turns import EpochParams, EpochTurns, LargestMemory
 from hocket.policies.registry import policy
 
 _SHORTEST, _LONGEST = 0.25, 4.0  # of a running epoch, relative to that of a query of usual memory
@@ -54,11 +54,16 @@ def decide(snapshot: Snapshot, params: RotaryAqp) -> Plan:
     def boundary(view: JobView) -> Boundary:
         return Boundary("after", seconds=epoch_s(view)) if view.job.kind is Kind.QUERY else EPOCH
 
+    largest = LargestMemory(snapshot)
+
     def needs(view: JobView) -> JobView:
         memory = view.beliefs.memory_mib
-        return with_memory(view, memory.points[-1].mean, snapshot) if params.memory and memory is not None else view
+        return largest.asked(view, memory.points[-1].mean) if params.memory and memory is not None else view
 
-    turns = EpochTurns(snapshot, params, lambda view: (-foreseen[view.number],), why, boundary, needs)
+    def outlook(view: JobView) -> str:
+        return f"would have {foreseen[view.number]:.0%} of {goal_in_words(view)}"
+
+    turns = EpochTurns(snapshot, params, lambda view: (-foreseen[view.number],), why, boundary, needs, outlook)
     turns.shrink_due()
     turns.compare()
     turns.grow()

@@ -9,8 +9,8 @@ from msgspec import Meta
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.kit.completion_progress import estimate_in_words, progress
-from hocket.policies.kit.epoch_turns import EpochParams, EpochTurns, with_memory
+from hocket.policies.kit.completion_progress import estimate_in_words, need_in_words, progress
+from hocket.policies.kit.epoch_turns import EpochParams, EpochTurns, LargestMemory
 from hocket.policies.registry import policy
 
 
@@ -49,13 +49,18 @@ def decide(snapshot: Snapshot, params: RotaryDlt) -> Plan:
         most = "most" if is_far else "least"
         return f"granted an epoch: {most} progress, {done[view.number]:.0%}; {estimate_in_words(view, now_s)}"
 
+    largest = LargestMemory(snapshot)
+
     def needs(view: JobView) -> JobView:
         memory = view.beliefs.memory_mib
         if not params.memory or memory is None or not view.job.demand.gpus:
             return view
-        return with_memory(view, memory.points[-1].mean, snapshot)
+        return largest.asked(view, memory.points[-1].mean)
 
-    turns = EpochTurns(snapshot, params, key, why, needs=needs)
+    def outlook(view: JobView) -> str:
+        return f"has {done[view.number]:.0%} and {need_in_words(view, now_s)}"
+
+    turns = EpochTurns(snapshot, params, key, why, needs=needs, outlook=outlook)
     turns.compare()
     order = "most" if is_far else "least"
     return turns.plan(f"waits: at the end of an epoch the device goes to the job with {order} progress")

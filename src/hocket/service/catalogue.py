@@ -37,11 +37,12 @@ from hocket.model.event import (
     WorkLost,
 )
 from hocket.model.job import Job
+from hocket.model.plan import Plan
 from hocket.model.view import RECENT_OBSERVATIONS, JobView, Tier
 from hocket.service.ended_jobs import EndedJobs, EndedJobsError, Mark, checksum
 from hocket.service.kept_jobs import KeptJobs, decode_block, decode_jobs
 from hocket.service.names import Names
-from hocket.service.record import Record
+from hocket.service.record import GOES_ON, Record
 
 _log = logging.getLogger("hocket.service")
 JobReport = EpochEnded | ProgressReported
@@ -132,7 +133,7 @@ class Catalogue:
                 record = self.records.get(job_id)
                 if record is not None and record.reason != reason:
                     record.reason = reason
-                    record.note(cycle.at_s, "given a place" if job_id in placed else "decided", reason)
+                    record.note(cycle.at_s, _decided(job_id, reason, placed, cycle.plan), reason)
                     changed[job_id] = None
         self._changed.update(changed)
         self._cycles += 1
@@ -362,6 +363,13 @@ def reports_by_job(cycle: Cycle) -> dict[str, list[JobReport]]:
         if isinstance(event, EpochEnded | ProgressReported):
             found.setdefault(event.job, []).append(event)
     return found
+
+
+def _decided(job_id: str, reason: str, placed: set[str], plan: Plan) -> str:
+    """What a decision with this reason means for the job."""
+    if job_id in placed:
+        return "given a place"
+    return "decided" if job_id in plan.drop or reason.startswith(("waits", "paused")) else GOES_ON
 
 
 def _is_seen(record: Record) -> bool:

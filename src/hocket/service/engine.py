@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hocket.agent.log_setup import cycle_number
 from hocket.control.controller import Controller
@@ -20,7 +21,8 @@ from hocket.control.journal import JournalError, JournalLost, open_to_append
 from hocket.control.ports import AgentSessions, Cycle, DurableJournal, Header, MakeExecutor
 from hocket.control.restore import restore_and_count
 from hocket.control.saved_state import StateSaver
-from hocket.model.event import Event, PolicySet
+from hocket.model.event import Event, PastJobsGiven, PolicySet
+from hocket.model.past_job import MAX_PAST_JOBS, PastJob
 from hocket.model.snapshot import Snapshot
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind, find
 from hocket.service.catalogue import Catalogue
@@ -57,12 +59,14 @@ class Engine:
         *,
         seed: int = 0,
         catalogue: Path | None = None,
+        history: Sequence[PastJob] = (),
     ) -> None:
         """Open the journal and restore; without a path for the catalogue, all of that is kept in memory.
 
         Without a policy the last one goes on. Another, or other parameters, are followed from now on.
+        `history` are past jobs to begin with: those that the journal knows already are not given to it again.
         """
-        self._wanted = policy
+        self._wanted, self._history = policy, history
         first = policy if policy is not None else find(DEFAULT_POLICY).bound()
         self.journal = open_to_append(store, Header(first.policy.name, first.settings, (), seed, "live"))
         try:
@@ -93,6 +97,7 @@ class Engine:
         self._controller = self._restored()
         self.executor = executor(self._controller.snapshot)
         self._set_policy()
+        self._give_history()
         self._show()
         self._saver = StateSaver(self.journal, self._first)
         self._thread = Thread(target=self._run, name="controller", daemon=True)
@@ -169,6 +174,15 @@ class Engine:
         _log.info(said, name, _with(settings), self.policy.policy.name, extra={"policy": name})
         self.policy = self._bind(name, settings)
         self.executor.post(lambda _state, now_s: [PolicySet(now_s, name, settings)])
+
+    def _give_history(self) -> None:
+        """Have the past jobs in the journal that it does not know; what it has learned itself is not pushed out."""
+        known = self._controller.snapshot.past_jobs.jobs
+        had = {_plain_job(job) for job in known}
+        new = [job for job in self._history if _plain_job(job) not in had]
+        if given := tuple(new[-(MAX_PAST_JOBS - len(known)) :] if len(known) < MAX_PAST_JOBS else ()):
+            _log.info("%d past jobs are given by --history; the journal knew %d", len(given), len(known))
+            self.executor.post(lambda _state, now_s: [PastJobsGiven(now_s, given)])
 
     def _excuse(self, error: Exception) -> None:
         said, now_s = f"{type(error).__name__}: {error}", monotonic()
@@ -249,6 +263,7 @@ class Engine:
         self._recovered_s = monotonic()
         self.executor.resume(self._controller.snapshot)
         self._set_policy()
+        self._give_history()
         in_doubt = self.journal.after(self._seen)  # One whose commit got no answer may be there.
         changed = [record for cycle in in_doubt for record in self._see(cycle)]
         self._show()
@@ -280,6 +295,11 @@ class Engine:
         """Let others see the state."""
         self.snapshot: Snapshot = self._controller.snapshot
         self.decisions = self._controller.state.decision
+
+
+def _plain_job(job: PastJob) -> bytes:
+    """What it has shown, without how estimates of it would have held, which is found out here."""
+    return msgspec.json.encode(replace(job, foretold=()), order="sorted")
 
 
 def _with(params: dict[str, Any]) -> str:

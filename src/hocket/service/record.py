@@ -13,6 +13,7 @@ from hocket.model.view import Observation
 from hocket.service.thinned_curve import CurvePoint, ThinnedCurve
 
 _LINES = 100  # about one job
+GOES_ON = "goes on"  # what a job does that a decision was about and that keeps its place
 _ATTEMPTS = 100  # of one job
 _WARNINGS = 50
 
@@ -94,7 +95,9 @@ class Record(Struct, eq=False):
     # -- as it goes on ------------------------------------------------------------------------------------------
 
     def note(self, at_s: float, what: str, reason: str = "") -> None:
-        """Something happened to it."""
+        """Something happened to it. That it goes on, epoch after epoch, is told once, as it was said last."""
+        if what == GOES_ON and self.lines and self.lines[-1].what == GOES_ON:
+            self.lines.pop()
         self.lines.append(Line(at_s, what, reason))
         del self.lines[:-_LINES]
 

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from ssl import Purpose, SSLContext, create_default_context
@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 
 from hocket.control.journal import JournalError
 from hocket.control.ports import Cycle, MakeExecutor
+from hocket.model.past_job import PastJob
 from hocket.policies.registry import BoundPolicy
 from hocket.service.app import make_app
 from hocket.service.compaction import EVERYTHING, Keep
@@ -72,6 +73,7 @@ class Up:
         notify_commands: bool = False,
         new_journal: bool = False,
         keep: Keep = EVERYTHING,
+        history: Sequence[PastJob] = (),
         metrics_listen: tuple[str, int] | None = None,
     ) -> None:
         """Take the journal and a port; without options for an agent, none is started here.
@@ -82,13 +84,14 @@ class Up:
         that another controller has. When another one has taken the journal over, `when_lost` is called.
         All jobs are told of at `notify`; with `notify_commands`, clients on other machines may name commands too.
         With `new_journal`, a journal that this home had and that is missing or empty is begun anew. `keep` says which
-        cycles stay in the journal. Metrics are also served at `metrics_listen`, an address and a port, without a token.
+        cycles stay in the journal, `history` are past jobs to begin with. Metrics are also served at
+        `metrics_listen`, an address and a port, without a token.
         Raises JournalError.
         """
         home.make()
         self.home = home
         secrets_key = KeyFile(home.secrets_key, home.write)
-        take = partial(_engine, home, policy, store, executor, new_journal)
+        take = partial(_engine, home, policy, store, executor, new_journal, history)
         if standby is None:
             self.engine = take()
             self._listening = Listening(listen, port, home.last_port(), tls, insecure)
@@ -216,14 +219,21 @@ class Up:
             _log.warning("the agent of this machine has not connected within %g s; see '%s'", _AGENT_S, self.home.log)
 
 
-def _engine(home: Home, policy: BoundPolicy | None, store: str, executor: MakeExecutor, new_journal: bool) -> Engine:
+def _engine(
+    home: Home,
+    policy: BoundPolicy | None,
+    store: str,
+    executor: MakeExecutor,
+    new_journal: bool,
+    history: Sequence[PastJob],
+) -> Engine:
     """The controller on its journal; not on an empty one in place of one that had jobs."""
     is_file = "://" not in store
     if is_file and not (os.path.exists(store) and os.path.getsize(store)):  # No file is made before it is refused.
         _refuse_empty(home, store, new_journal)
     gc.disable()  # All that a restore makes stays: to look for garbage in it takes as long as to make it.
     try:
-        engine = Engine(store, executor, policy, catalogue=home.catalogue)
+        engine = Engine(store, executor, policy, catalogue=home.catalogue, history=history)
     finally:
         gc.enable()
     gc.freeze()

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from tests.unit.cli.typed import hocket, refused
 
-from hocket.control.journal import SqliteJournal
+from hocket.control.journal import SqliteJournal, open_to_read
+from hocket.model.event import PastJobsGiven
 
 # Not reproducible: how long things took, and how much memory the process has used.
 TIMES = ("cpu_s", "peak_rss_mib", "decision_ms_mean", "decision_ms_p99")
@@ -58,6 +59,22 @@ def test_simulate_prints_one_object_that_is_the_same_but_for_times() -> None:
     assert first == second
     assert (first["policy"], first["workload"], first["seed"], first["beliefs"]) == ("las", "demo", 3, "noisy:0.3")
     assert first["jobs"] == first["finished"] == 61
+
+
+def test_simulate_begins_with_past_jobs_from_a_file(tmp_path: Path) -> None:
+    past = tmp_path / "past.jsonl"
+    past.write_text('{"model": "resnet", "metric": "acc", "points": [[1, 0.4], [2, 0.5]], "unit_s": 30}\n')
+    journal = tmp_path / "run.db"
+    args = ("simulate", "burst?jobs=3", "--cluster", "1x1", "--history", str(past))
+    assert hocket(*args, "--policy", "rotary", "--journal", str(journal)).exit_code == 0
+    kept = open_to_read(journal)
+    given = [e.jobs for cycle in kept for e in cycle.events if isinstance(e, PastJobsGiven)]
+    kept.close()
+    assert [[job.model for job in jobs] for jobs in given] == [["resnet"]]
+    assert "policy 'fifo' does not look at past jobs" in hocket(*args, "--policy", "fifo").stderr
+    past.write_text('{"model": "resnet", "unit_s": 30}\n{"metric": "acc", "points": [[1, 40]]}\n')
+    said = refused(*args, "--policy", "rotary")
+    assert "past.jsonl, line 2: points: acc at 1 must be a share from 0 to 1, not 40 (in percent?)" in said
 
 
 def test_simulate_prints_a_table_for_people() -> None:

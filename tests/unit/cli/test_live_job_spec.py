@@ -72,7 +72,7 @@ _EXAMPLES: dict[str, Any] = {
     "deadline": 1, "time": 1, "after": "y", "after_any": "z", "array": 2, "preempt": "never", "min_run": 1,
     "checkpoint": "model.pt", "continues": "w",
     "retries": 1, "backoff": 0, "resume": "true", "signal": "TERM", "checkpoint_signal": "USR1", "grace": 0,
-    "warm": False, "progress": "none", "hang": 0, "log_size": 1, "model": "m",
+    "warm": False, "progress": "none", "hang": 0, "log_size": 1, "model": "m", "traits": ["lr=0.1"],
     "notify": "https://hooks.example.org/x",
 }  # fmt: skip
 
@@ -106,6 +106,31 @@ def test_progress_is_read_in_the_way_that_is_said(text: object, config: dict[str
     assert spec(progress=text)["progress"] == config
 
 
+def test_traits_are_numbers_or_texts_by_name() -> None:
+    found = spec(model="m", traits=["dataset=cifar10", "batch_size=128", "learning_rate=1e-3", "tag=a=b"])
+    assert found["traits"] == {"dataset": "cifar10", "batch_size": 128.0, "learning_rate": 0.001, "tag": "a=b"}
+    assert spec(model="m", traits={"dataset": "cifar10", "batch_size": 128})["traits"] == {
+        "dataset": "cifar10", "batch_size": 128.0,
+    }  # fmt: skip
+
+
+def test_jobs_are_alike_by_their_program_if_nothing_else_is_said() -> None:
+    assert spec(command="python -u runs/train.py --lr 3")["traits"] == {"program": "train.py"}
+    assert spec(command="torchrun --nproc-per-node 2 train.py")["traits"] == {"program": "train.py"}
+    assert spec(command="python -m torch.distributed.run --tee 3 -m my.train")["traits"] == {"program": "my.train"}
+    assert spec(command="/opt/bin/trainer --fast")["traits"] == {"program": "trainer"}
+    assert "traits" not in spec(command="python train.py", model="resnet")
+
+
+def test_queries_are_alike_by_their_text_and_their_data() -> None:
+    one = spec(command=[], query="SELECT count(*)  FROM t", data="/d")["traits"]
+    assert one["data"] == "/d"
+    assert spec(command=[], query="SELECT count(*) FROM\n t", data="/d")["traits"] == one
+    other = spec(command=[], query="SELECT sum(x) FROM t", data="/d", traits=["data=small"])["traits"]
+    assert other["query"] != one["query"]
+    assert other["data"] == "small"  # What is said goes first.
+
+
 @pytest.mark.parametrize(
     ("said", "message"),
     [
@@ -134,6 +159,10 @@ def test_progress_is_read_in_the_way_that_is_said(text: object, config: dict[str
         ({"warm": "yes"}, "warm must be true or false, not 'yes'"),
         ({"cwd": 3}, "cwd must be a path, not 3"),
         ({"retries": "-1"}, "retries"),
+        ({"traits": ["lr"]}, "traits must be NAME=VALUE, or a table of numbers and texts, not ['lr']"),
+        ({"traits": {"lr": True}}, "traits must be NAME=VALUE, or a table of numbers and texts, not {'lr': True}"),
+        ({"traits": ["lr=nan"]}, "traits must be finite numbers or texts, and 'lr' is nan"),
+        ({"traits": ["a b=1"]}, "traits"),
     ],
 )
 def test_what_breaks_a_rule_is_refused_with_field_rule_and_value(said: dict[str, Any], message: str) -> None:

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from hocket.control.admission import faults, refusal
+from hocket.control.admission import faults, read_request, refusal
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
 from hocket.model.capacity import Capacity
+from hocket.model.criterion import parse
 from hocket.model.event import JobRefused, JobSubmitted, NodeJoined
 from hocket.model.job import Edge, Job, Task, TaskGraph
+from hocket.model.job_spec import SpecError
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Node
 from hocket.model.snapshot import empty_snapshot
@@ -86,6 +88,38 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "tasks: the graph must have no cycle, and ['t', 'u'] are in one",
     ),
 ]
+
+
+IMPOSSIBLE = [
+    ("acc >= 120%", {}, "until must be a share that can be reached, at most 100%, not 'acc >= 120%'"),
+    ("val_acc >= 101% within 5 epochs", {},
+     "until must be a share that can be reached, at most 100%, not 'val_acc >= 101% within 5 epochs'"),
+    ("acc >= 95", {"kind": "query", "command": ["hocket", "query", "SELECT 1"]},
+     "until must be a share that can be reached, at most 1 or 100%, not 'acc >= 95'"),
+    ("acc changes < 0.01 within 1 epoch", {},
+     "until must allow 2 epochs, for a change takes two, not 'acc changes < 0.01 within 1 epoch'"),
+]  # fmt: skip
+
+
+def submitted(until: str, **fields: Any) -> Job:
+    return read_request({"command": ["true"], "until": until, **fields}).job
+
+
+@pytest.mark.parametrize(("until", "fields", "words"), IMPOSSIBLE, ids=[until for until, _f, _w in IMPOSSIBLE])
+def test_a_criterion_that_cannot_be_met_is_refused(until: str, fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError) as found:
+        submitted(until, **fields)
+    assert str(found.value) == words
+
+
+@pytest.mark.parametrize("until", ["acc >= 100%", "acc >= 95", "speedup >= 150%", "reward >= 300%", "loss <= 120%"])
+def test_a_criterion_that_some_job_can_meet_is_not_refused(until: str) -> None:
+    assert submitted(until).criterion == parse(until)
+
+
+def test_traits_must_be_finite() -> None:
+    words = "traits must be finite numbers or texts, and 'lr' is inf"
+    assert refusal(NO_JOBS, Job("j", traits={"lr": inf}), WHOLE) == f"job 'j': {words}"
 
 
 @pytest.mark.parametrize(("fields", "words"), BAD, ids=[w[:40] for _f, w in BAD])

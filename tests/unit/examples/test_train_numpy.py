@@ -170,7 +170,7 @@ def test_without_a_folder_nothing_is_saved(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("example", ["train_numpy.py", "train_torch.py"])
+@pytest.mark.parametrize("example", ["train_numpy.py", "train_torch.py", "train_goal.py"])
 def test_the_examples_know_nothing_of_hocket_but_a_variable(example: str) -> None:
     tree = ast.parse(EXAMPLE.with_name(example).read_text())
     imported = {
@@ -179,7 +179,7 @@ def test_the_examples_know_nothing_of_hocket_but_a_variable(example: str) -> Non
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
     }
-    assert imported <= {*sys.stdlib_module_names, "numpy", "torch"}
+    assert imported <= {*sys.stdlib_module_names, "numpy", "torch", "tune_data"}
 
 
 def test_the_readme_names_every_example_and_shows_what_it_prints(uninterrupted: str) -> None:

@@ -264,6 +264,93 @@ def test_training_and_queries_share_one_machine():
     assert w.did(Resize) == []
 
 
+def test_reasons_name_the_estimate_and_the_job_that_it_was_compared_with():
+    w = Harness.of(find("rotary").bound(), ONE_GPU)
+    near, far = foretold((0, 0), (2, 0.83), (20, 0.83)), foretold((0, 0), (10, 0), (11, 0.4), (20, 0.4))
+    w.tell(JobSubmitted(0.0, A, near), JobSubmitted(0.0, B, far))
+    w.settle()
+    assert w.snapshot.jobs["a"].reason == (
+        "granted an epoch: 83% sure of acc 90% in time, in 1 epoch; 'b' needs 10 epochs, 40% sure"
+    )
+
+
+def test_a_job_that_goes_on_after_its_epoch_is_told_what_is_estimated_now():
+    past = tuple(
+        PastJob(model=m, metric="acc", points=tuple((float(k), 0.95 - 0.8 * 2 ** (-k / 3)) for k in range(1, 21)))
+        for m in ("resnet", "vgg")
+    )
+    for told in (True, False):
+        w = world("rotary", training("a", "acc >= 90% within 20 epochs", model="resnet"), past=past, tell_kept=told)
+        first = w.snapshot.jobs["a"].reason
+        for k in range(1, 11):
+            epoch(w, "a", k, 10.0 * k, acc=0.95 - 0.8 * 2 ** (-k / 3))
+        reason = w.snapshot.jobs["a"].reason
+        assert reason.startswith("granted an epoch: ")
+        assert (reason != first) is told
+    assert find("rotary").bound().params.before == {"tell_kept": False}  # Journals from before have no such reasons.
+
+
+def test_a_paused_job_is_told_what_the_other_needs():
+    w = Harness.of(find("rotary").bound(), ONE_GPU)
+    w.tell(JobSubmitted(0.0, A, foretold((0, 0), (19, 0.5), (20, 0.5))))
+    w.settle()
+    w.tell(JobSubmitted(1.0, B, foretold((0, 0), (2, 0.83), (20, 0.83))))
+    w.tell(EpochEnded(100.0, "a", 1, {}))
+    assert runs(w) == ["b"]
+    reason = w.snapshot.jobs["a"].reason
+    assert reason == "paused at the end of an epoch: 'b' goes first: it needs 1 epoch, 83% sure"
+
+
+# -- bad input ----------------------------------------------------------------------------------------------------
+
+
+def test_a_deadline_before_the_first_epoch_can_end_makes_a_job_hopeless_and_it_goes_last():
+    late = training("a", "acc >= 90% within 5s"), foretold((1, 0.9), (20, 0.9), unit_s=30.0)
+    assert granted_first(late, (B, foretold((0, 0), (20, 0.1), unit_s=1000.0))) == "b"
+    w = Harness.of(find("rotary").bound(), ONE_GPU)
+    w.tell(JobSubmitted(0.0, *late))
+    reason = w.snapshot.jobs["a"].reason  # Nothing else wants the device.
+    assert reason == "granted an epoch: its deadline is in 5 s, and an epoch takes about 30 s"
+
+
+@pytest.mark.parametrize("metrics", [{}, {"acc": float("nan")}, {"loss": 0.3}], ids=["none", "NaN", "another"])
+def test_a_job_whose_metric_never_comes_does_not_keep_others_from_their_epochs(metrics):
+    w = world("rotary", training("mute", "acc >= 90%"), training("b", "acc >= 90% within 100 epochs"))
+    ran = []
+    for n in range(12):
+        (name,) = runs(w)
+        ran.append(name)
+        told = metrics if name == "mute" else {"acc": 0.5 + 0.03 * n}
+        epoch(w, name, w.snapshot.jobs[name].epoch + 1, 100.0 * (n + 1), **told)
+    assert {*ran} == {"mute", "b"}
+    assert w.snapshot.jobs["mute"].beliefs.completes is None
+    assert "nothing is known yet" in w.snapshot.jobs["mute"].reason or "mute" not in runs(w)
+
+
+def test_a_job_that_reports_epochs_backwards_keeps_its_turn_and_its_estimate():
+    past = (PastJob(model="m", metric="acc", points=((1.0, 0.2), (5.0, 0.6), (20.0, 0.95)), unit_s=10.0),)
+    w = world(
+        "rotary", training("a", "acc >= 90% within 30 epochs", model="m"), training("b", "for 9 epochs"), past=past
+    )
+    for k in (1, 2, 3):
+        if runs(w) == ["a"]:
+            epoch(w, "a", k, 10.0 * k, acc=0.2 * k)
+        else:
+            epoch(w, "b", k, 10.0 * k)
+    before, (runner,) = w.snapshot.jobs["a"].beliefs.completes, runs(w)
+    w.tell(EpochEnded(40.0, runner, 1, {"acc": 0.1}))
+    assert runs(w) == [runner]  # It has ended no epoch that counts.
+    assert w.snapshot.jobs["a"].beliefs.completes == before
+
+
+def test_a_query_whose_estimated_memory_exceeds_the_machine_runs_when_it_has_all_of_it():
+    past = (PastJob(Kind.QUERY, "huge", mem_mib=1e6, unit_s=100.0),)
+    w = world("rotary", query("a", model="huge"), query("b", model="huge"), nodes=TWENTY, past=past)
+    assert runs(w) == ["a"]
+    assert "estimated to need 62.5 GiB of memory" in w.snapshot.jobs["b"].reason  # What the machine has.
+    assert w.snapshot.partitions["a"].slices[0].mem_mib == pytest.approx(64_000.0)
+
+
 # -- a whole run --------------------------------------------------------------------------------------------------
 
 

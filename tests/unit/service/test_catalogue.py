@@ -46,6 +46,21 @@ def test_time_on_a_lost_node_ends_with_the_node():
     assert "lost its node" in [line.what for line in record.lines]
 
 
+def test_that_a_job_goes_on_epoch_after_epoch_is_one_line_of_its_story():
+    catalogue = Catalogue()
+    placed = Plan(put=(Partition("a", (Slice("n0", (0,)),), (Tenant("a", (1,)),)),), reasons={"a": "granted: 1"})
+    catalogue.see(Cycle(0.0, (JobSubmitted(0.0, Job("a")),), placed))
+    for k in range(2, 300):
+        catalogue.see(Cycle(float(k), (EpochEnded(float(k), "a", k, {}),), Plan(reasons={"a": f"granted: {k}"})))
+    paused = Plan(drop=("a",), reasons={"a": "paused: b goes first"})
+    catalogue.see(Cycle(300.0, (), paused))
+    told = [(line.what, line.reason) for line in catalogue.records["a"].lines]
+    assert told == [
+        ("submitted", ""), ("given a place", "granted: 1"), ("goes on", "granted: 299"),
+        ("decided", "paused: b goes first"),
+    ]  # fmt: skip
+
+
 def test_how_its_end_was_judged_is_told_by_the_journal():
     catalogue = Catalogue()
     catalogue.see(Cycle(0.0, (JobSubmitted(0.0, Job("a")), JobSubmitted(0.0, Job("b")))))

@@ -9,8 +9,9 @@ from hocket.control.journal import JournalError, JournalHeld, SqliteJournal
 from hocket.control.ports import Cycle
 from hocket.control.replay import replay
 from hocket.executors.agents.executor import agents
-from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted, NodeJoined, PolicySet
+from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted, NodeJoined, PastJobsGiven, PolicySet
 from hocket.model.job import Job
+from hocket.model.past_job import MAX_PAST_JOBS, PastJob
 from hocket.model.plan import Plan
 from hocket.model.resources import Node
 from hocket.policies import find
@@ -89,6 +90,34 @@ def test_a_policy_that_could_not_be_written_down_is_set_as_soon_as_it_can(tmp_pa
     submit(engine, "after").result(60)
     assert engine._controller.policy_set.policy == "fifo"
     engine.close()
+
+
+def test_past_jobs_that_are_given_are_in_the_journal_once(tmp_path):
+    path = str(tmp_path / "other.db")
+    history = [PastJob(model=f"m{n}", unit_s=1.0 + n) for n in range(3)]
+    for given in (history[:2], history[:2], history):  # the same file again, and with one more line
+        engine = Engine(path, agents(), find("rotary").bound(), history=given)
+        engine.start()
+        submit(engine, f"j{len(engine.journal)}").result(60)
+        known = [job.model for job in engine.snapshot.past_jobs.jobs]
+        engine.close()
+        assert known == [job.model for job in given]
+    journal = SqliteJournal(tmp_path / "other.db")
+    events = [e for c in journal for e in c.events if isinstance(e, PastJobsGiven)]
+    journal.close()
+    assert [[job.model for job in e.jobs] for e in events] == [["m0", "m1"], ["m2"]]
+
+
+def test_past_jobs_that_are_given_push_out_none_that_the_journal_has(tmp_path):
+    path = str(tmp_path / "other.db")
+    own = [PastJob(model=f"own{n}", unit_s=1.0 + n) for n in range(MAX_PAST_JOBS - 1)]
+    for given in (own, [PastJob(model=f"given{n}", unit_s=1.0 + n) for n in range(3)]):
+        engine = Engine(path, agents(), find("rotary").bound(), history=given)
+        engine.start()
+        submit(engine, f"j{len(engine.journal)}").result(60)
+        known = [job.model for job in engine.snapshot.past_jobs.jobs]
+        engine.close()
+    assert known == [*(job.model for job in own), "given2"]
 
 
 def test_a_journal_whose_policy_is_unknown_is_named(tmp_path):

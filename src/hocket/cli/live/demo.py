@@ -9,7 +9,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from random import Random
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +37,11 @@ JOBS = (
     (12.0, "timed", (1,), 100, 0.3, "for 6s"),
     (15.0, "late", (2,), 8, 0.4, ""),
 )
+# A query beside them, where DuckDB is installed: what came in by shop, from as much of the sales as the goal needs.
+QUERY_AT_S, QUERY = 4.0, "sales"
+SALES = 200_000
+SQL = "SELECT shop, count(*) AS sales, avg(price) AS price FROM sales GROUP BY shop ORDER BY shop"
+QUERY_GOAL = "acc >= 97% within 5m"
 UNLUCKY = "unlucky"  # whose process is killed once it has got somewhere
 _BEGIN_S = 120.0  # for the controller to begin; a few seconds, unless the machine does much else
 _LONGEST_S = 600.0  # It takes below a minute, unless the machine does much else.
@@ -47,7 +54,10 @@ def demo(
         typer.Option("--home", metavar="DIR", help="Keep the controller's folder here."),
     ] = None,
 ) -> None:
-    """Run eight real training jobs on four virtual devices, kill one, and ask what fifo would have done."""
+    """Run eight real training jobs on four virtual devices, kill one, and ask what fifo would have done.
+
+    Where DuckDB is installed (`pip install 'hocket[query]'`), a query runs beside them, answered from part of its data.
+    """
     from hocket.cli.live.client import Client
     from hocket.cli.terminal.errors import refusing
     from hocket.cli.terminal.output_files import must_be_writable
@@ -56,12 +66,17 @@ def demo(
         must_be_writable(out, "--out", is_folder=True)
         script = _training_script()
     with _folder(home) as folder, _controller(folder), Client(folder) as client:
-        typer.echo(f"{len(JOBS)} training jobs come to {DEVICES} virtual devices; {POLICY[0]} decides …", err=True)
-        killed = _play(client, folder, script)
+        data = _sales(folder)
+        beside = " and a query" if data is not None else ""
+        typer.echo(
+            f"{len(JOBS)} training jobs{beside} come to {DEVICES} virtual devices; {POLICY[0]} decides …", err=True
+        )
+        killed = _play(client, folder, [_spec(job, script) for job in JOBS], data)
         rows = _rows(client)
+        answer = _answer(client) if data is not None else ""
         client.post("/v1/down", {"grace_s": 5})
         _kept(folder, out)
-    _report(rows, killed, out)
+    _report(rows, killed, out, answer)
     if any(row.state not in ("finished", "attained") for row in rows):
         raise typer.Exit(UNFINISHED)
 
@@ -122,7 +137,27 @@ def _controller(folder: Path) -> Iterator[None]:
             child.wait()
 
 
-def _play(client: Client, folder: Path, script: Path) -> bool:
+def _sales(folder: Path) -> Path | None:
+    """A folder with the table that the query reads; None without what `hocket query` needs."""
+    if find_spec("duckdb") is None or find_spec("sqlglot") is None:
+        return None
+    dice = Random(0)
+    data = folder / "data"
+    data.mkdir(exist_ok=True)
+    lines = (f"{n},{n % 4},{dice.lognormvariate(3.0, 0.5):.2f}" for n in range(SALES))
+    (data / "sales.csv").write_text("\n".join(["sale,shop,price", *lines]))
+    return data
+
+
+def _query(data: Path) -> dict[str, Any]:
+    """The spec of the query, as `hocket submit --query` makes it."""
+    from hocket.job_input.read_job import read_job
+
+    said = {"name": QUERY, "query": SQL, "data": str(data), "until": QUERY_GOAL, "owner": "demo"}
+    return read_job(said, str(data), {}).spec
+
+
+def _play(client: Client, folder: Path, specs: list[dict[str, Any]], data: Path | None) -> bool:
     """Submit each job in its time, watch, and kill one process on the way; True once that was done."""
     from rich.live import Live
 
@@ -130,12 +165,15 @@ def _play(client: Client, folder: Path, script: Path) -> bool:
     from hocket.cli.live.top import look
     from hocket.cli.terminal.console import console
 
-    page, began_s, left, killed = console(), monotonic(), list(JOBS), False
+    left = [(job[0], spec) for job, spec in zip(JOBS, specs, strict=True)]
+    if data is not None:
+        left = sorted([*left, (QUERY_AT_S, _query(data))], key=lambda each: each[0])
+    page, began_s, killed = console(), monotonic(), False
     with Live(console=page, auto_refresh=False, transient=True) as live:
         while True:
             elapsed_s = monotonic() - began_s
             while left and left[0][0] <= elapsed_s:
-                client.post("/v1/jobs", {"jobs": [_spec(left.pop(0), script)]})
+                client.post("/v1/jobs", {"jobs": [left.pop(0)[1]]})
             now = look(client)
             if page.is_terminal:
                 live.update(pictured(now, page.width, page.height - 1), refresh=True)
@@ -181,6 +219,15 @@ def _rows(client: Client) -> list[ListedJob]:
     return rows(client, everything=True)
 
 
+def _answer(client: Client) -> str:
+    """How much of its data the query has read, and how sure it is."""
+    import msgspec
+
+    from hocket.cli.answer_table import ShownAnswer, said
+
+    return said(msgspec.json.decode(client.get(f"/v1/jobs/{QUERY}/answer").body, type=ShownAnswer))
+
+
 def _kept(folder: Path, out: Path) -> None:
     """Wait until the controller has let go of its journal, and keep a copy."""
     import sqlite3
@@ -194,7 +241,7 @@ def _kept(folder: Path, out: Path) -> None:
     copy.close()
 
 
-def _report(rows: list[ListedJob], killed: bool, out: Path) -> None:
+def _report(rows: list[ListedJob], killed: bool, out: Path, answer: str) -> None:
     from rich.table import Table
 
     from hocket.cli.page_folder import write_page
@@ -218,6 +265,8 @@ def _report(rows: list[ListedJob], killed: bool, out: Path) -> None:
     page.print(table)
     if killed:
         page.print(f"'{UNLUCKY}' was killed with -9 on the way, and went on from its checkpoint\n", highlight=False)
+    if answer:
+        page.print(f"'{QUERY}' was answered {answer}\n", highlight=False)
     journal = SqliteJournal(out / "journal.db")
     plot_run(account(journal.header, journal), out)
     written = write_page(journal, out / "page")

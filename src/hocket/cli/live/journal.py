@@ -97,6 +97,25 @@ def page(
         print(f"{written} ({_mib(size)}): open it in a browser")
 
 
+@journal.command("history")
+def history(ctx: typer.Context, store: Store = "", home: Home = None) -> None:
+    """Print what ended jobs have shown, a JSON object a line: `hocket up --history FILE` begins with it."""
+    from contextlib import closing
+
+    from hocket.control.journal import open_to_read
+    from hocket.service.journal_history import past_jobs_of
+    from hocket.workloads.past_jobs_file import lines_of
+
+    before = ctx.parent.params if ctx.parent is not None else {}
+    path, _keep = _kept(home or before.get("home"), store or before.get("store") or "")
+    with refusing(), closing(open_to_read(path)) as kept:
+        begun = kept.beginning()
+        cycles = kept.after(0 if begun is None else begun.number)
+        found = past_jobs_of(kept.header, kept.name, cycles, begun)
+    for line in lines_of(found):
+        print(line)
+
+
 @journal.command("compact")
 def compact_journal(
     ctx: typer.Context,

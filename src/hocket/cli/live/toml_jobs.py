@@ -30,8 +30,9 @@ def jobs_in(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         where = f"{path}: job {n}" + (f" ('{name}')" if isinstance(name, str) else "")
         own = _known(table, where)
         both = for_all | own
-        if isinstance(for_all.get("env"), dict) and isinstance(own.get("env"), dict):
-            both["env"] = for_all["env"] | own["env"]
+        for key in ("env", "traits"):
+            if isinstance(for_all.get(key), dict) and isinstance(own.get(key), dict):
+                both[key] = for_all[key] | own[key]
         yield where, both
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hocket.cli.options import Params, policy_names
+from hocket.cli.options import History, Params, policy_names
 from hocket.cli.terminal.errors import InputError, refusing
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def up(
         ),
     ] = None,
     param: Params = None,
+    history: History = None,
     gpus: Gpus = None,
     cores: Cores = None,
     name: NodeName = None,
@@ -209,11 +210,13 @@ def up(
         return
     from hocket.agent.log_setup import set_up_logging
     from hocket.cli.simulation.scenario import bound_policy
+    from hocket.workloads.past_jobs_file import read_past_jobs
 
     with refusing():
         if param and policy is None:
             raise InputError("--param is of a policy: say which with --policy")
         bound = bound_policy(policy, param or ()) if policy is not None else None
+        past = read_past_jobs(history) if history is not None else ()
     options = [*settings.agent_options, "--log-level", log_level, *(["--log-json"] if log_json else [])]
     set_up_logging(log_level, log_json, place.log)
     from hocket.control.journal.archive import archive_folder
@@ -237,6 +240,7 @@ def up(
             notify=settings.notify, notify_commands=settings.notify_commands, new_journal=new_journal,
             metrics_listen=_metrics_listen(metrics_listen),
             keep=settings.keep(archive_folder(store) if store and "://" not in store else place.archive),
+            history=past,
         )  # fmt: skip
         write_settings(place, settings)
     if not log_json:  # Where stdout and stderr are one file, as with --detach, a program reads it.

@@ -12,6 +12,7 @@ from hocket.cli.options import (
     AsJson,
     BeliefsText,
     Cluster,
+    History,
     Noise,
     Params,
     Plots,
@@ -47,6 +48,7 @@ def compare(
     switching: Switching = None,
     speeds: SpeedsText = None,
     until: Until = None,
+    history: History = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes at a time; 0 for one a core.")] = 0,
     plots: Plots = None,
     as_json: AsJson = False,
@@ -61,7 +63,7 @@ def compare(
     from hocket.cli.terminal.output_files import must_be_writable
     from hocket.reports.comparison import without_repetitions
 
-    params = tuple(param or ())
+    params, given = tuple(param or ()), None if history is None else str(history)
     with refusing():
         if plots is not None:
             must_be_writable(plots, "--plots", is_folder=True)
@@ -69,7 +71,7 @@ def compare(
         for name in names:
             bound_policy(name, params)  # A misspelt name is refused before anything runs.
     assignments = [
-        ScenarioRun(Scenario(workload, name, params, cluster, n, beliefs, noise, switching, speeds, until))
+        ScenarioRun(Scenario(workload, name, params, cluster, n, beliefs, noise, switching, speeds, until, given))
         for name in names
         for n in range(seed, seed + seeds)
     ]

@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hocket.executors.simulated import parse_beliefs
 from hocket.job_input.units import BadValue, seconds
+from hocket.model.event import PastJobsGiven
 from hocket.policies.registry import BoundPolicy, find
 from hocket.reports.comparison import ComparedRun
 from hocket.reports.simulation import SimulationSetup
@@ -24,6 +26,7 @@ from hocket.workloads import (
     parse_switching,
     with_switching,
 )
+from hocket.workloads.past_jobs_file import read_past_jobs
 
 _EVERY_S = 0.25  # between reports of progress
 MAX_NOISE = 3  # Beyond, a few starts are so slow that a simulation hardly ends.
@@ -42,6 +45,7 @@ class Scenario(Struct, frozen=True):
     switching: str | None = None
     speeds: str | None = None
     until: str | None = None  # seconds, or a time such as 8h
+    history: str | None = None  # a file of past jobs
 
 
 def staged(scenario: Scenario) -> SimulationSetup:
@@ -62,6 +66,9 @@ def staged(scenario: Scenario) -> SimulationSetup:
         workload = speeds.apply(workload, scenario.seed)
     if costs is not None:
         workload = with_switching(workload, costs)
+    if scenario.history is not None:
+        given = PastJobsGiven(0.0, read_past_jobs(scenario.history))
+        workload = replace(workload, changes=(given, *workload.changes))
     check_faults(workload, nodes)
     return SimulationSetup(workload, nodes, policy, scenario.seed, beliefs, scenario.noise, until_s)
 

@@ -12,6 +12,7 @@ from hocket.cli.options import (
     AsJson,
     BeliefsText,
     Cluster,
+    History,
     Noise,
     Params,
     Plots,
@@ -43,6 +44,7 @@ def simulate(
     switching: Switching = None,
     speeds: SpeedsText = None,
     until: Until = None,
+    history: History = None,
     journal: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Keep every event and plan in this SQLite file.")
     ] = None,
@@ -79,9 +81,12 @@ def simulate(
             if path is not None:
                 must_be_writable(path, what, is_folder=True)
         scenario = Scenario(
-            workload, policy, tuple(param or ()), cluster, seed, beliefs, noise, switching, speeds, until
-        )
+            workload, policy, tuple(param or ()), cluster, seed, beliefs, noise, switching, speeds, until,
+            None if history is None else str(history),
+        )  # fmt: skip
         setup = staged(scenario)
+    if history is not None and not setup.policy.needs["recalls"]:
+        typer.echo(f"hocket: policy '{policy}' does not look at past jobs: --history changes nothing", err=True)
     taken = None
     if record is not None:
         from msgspec.structs import replace

@@ -119,7 +119,40 @@ def estimate_in_words(view: JobView, now_s: float) -> str:
         return f"nothing is known yet of when it reaches {goal_in_words(view)}"
     if at is None:
         return f"unlikely to reach {goal_in_words(view)}"
+    if too_late := _before_first_epoch(view, now_s):
+        return too_late
     if view.job.kind is Kind.QUERY:
         return f"{sure:.0%} sure of {goal_in_words(view)} in time, by {min(1.0, at):.0%} of its data"
-    more = max(1, round(at - units_done(view)))
-    return f"{sure:.0%} sure of {goal_in_words(view)} in time, in {more} epoch{'' if more == 1 else 's'}"
+    return f"{sure:.0%} sure of {goal_in_words(view)} in time, in {_epochs(at - units_done(view))}"
+
+
+def _before_first_epoch(view: JobView, now_s: float) -> str:
+    """That no epoch can end before its deadline, in words; empty if one can, or that is not known."""
+    criterion, unit_s = view.job.criterion, view.beliefs.unit_s
+    limit = limit_of(criterion) if criterion is not None else None
+    if not isinstance(limit, Duration) or unit_s is None or view.job.kind is Kind.QUERY:
+        return ""
+    left_s = max(0.0, view.submitted_s + limit.time_s - now_s)
+    epoch_s = unit_s.mean / (view.beliefs.speed_at(view.job.sizes[-1]) or 1.0)
+    if left_s >= epoch_s:
+        return ""
+    return f"its deadline is in {left_s:.0f} s, and an epoch takes about {epoch_s:.0f} s"
+
+
+def need_in_words(view: JobView, now_s: float) -> str:
+    """The same in few words, for a job that another is compared with: `needs 11 epochs, 40% sure`."""
+    sure, at = chance(view, now_s), likely_units(view)
+    if view.job.criterion is None or isinstance(view.job.criterion, RunTime):
+        return f"has {estimate_in_words(view, now_s)}" if view.job.criterion is not None else "has no criterion"
+    if sure is None:
+        return "has shown nothing yet"
+    if at is None:
+        return f"is unlikely to reach {goal_in_words(view)}"
+    if view.job.kind is Kind.QUERY:
+        return f"needs {min(1.0, at):.0%} of its data, {sure:.0%} sure"
+    return f"needs {_epochs(at - units_done(view))}, {sure:.0%} sure"
+
+
+def _epochs(count: float) -> str:
+    whole = max(1, round(count))
+    return f"{whole} epoch{'' if whole == 1 else 's'}"

@@ -8,10 +8,12 @@ epochs is due after a time (`longest_epoch_s`).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from math import inf
-from typing import Annotated, Any
+from operator import itemgetter
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -35,12 +37,18 @@ class EpochParams(Params, frozen=True):
     longest_epoch_s: Annotated[
         float, Meta(gt=0, description="a job that reports no epoch for so long is compared with those that wait")
     ] = 3600.0
+    tell_kept: Annotated[
+        bool, Meta(description="whether a job that goes on after an epoch is told why, as one that starts is")
+    ] = True
+
+    before: ClassVar[dict[str, Any]] = {"tell_kept": False}
 
 
 class EpochTurns:
     """One decision. `key` ranks jobs, waiting ones and those that are due alike; `why` says it in words.
 
-    `boundary` is how long a job keeps what it is granted, an epoch of its own by default.
+    `boundary` is how long a job keeps what it is granted, an epoch of its own by default. `outlook` is what is said of
+    a job to another that is compared with it: `needs 11 epochs, 40% sure`.
     """
 
     def __init__(
@@ -51,17 +59,21 @@ class EpochTurns:
         why: Callable[[JobView], str],
         boundary: Callable[[JobView], Boundary] = lambda _view: EPOCH,
         needs: Callable[[JobView], JobView] = lambda view: view,
+        outlook: Callable[[JobView], str] | None = None,
     ) -> None:
         self.snapshot, self.params, self.key, self.why, self.boundary = snapshot, params, key, why, boundary
+        self._outlook = outlook
         self._needs = needs  # the job with what it is estimated to need, if that is more than it asks for
         self.draft = Draft(snapshot)
-        self._orders: dict[int, tuple[Any, ...]] = {}
+        self._orders: dict[int, tuple[Any, ...]] = {}  # of jobs that have a place
         jobs = snapshot.jobs.data()
         placed = [jobs[entry[-1]] for entry in snapshot.placed]
         self.due = sorted((v for v in placed if self._has_ended_epoch(v) and self._may_change(v)), key=self._order)
+        self._compared = self.due  # as they were before they were compared
         # They change already, or may not be paused: they are compared after the next epoch.
         self._postponed = [v for v in placed if self._has_ended_epoch(v) and not self._may_change(v)]
-        self.waiting = sorted((jobs[entry[-1]] for entry in snapshot.waiting), key=self._order)
+        waiting = [jobs[entry[-1]] for entry in snapshot.waiting]
+        self._line = sorted([((*key(view), view.number), view) for view in waiting])  # those that wait, by their order
         self.granted: list[JobView] = []  # jobs that begin an epoch now, the first in order first
         self._room = _Room(self.draft)
 
@@ -91,15 +103,22 @@ class EpochTurns:
         Those that made way stand in line again, for what is left.
         """
         draft = self.draft
-        line = [(self._order(view), view) for view in self.waiting]  # sorted, so it is a heap
+        line, at = self._line, 0
+        again: list[tuple[tuple[Any, ...], JobView]] = []  # those that made way; a heap
         behind, over_quota = list(self.due), False
         last_of_all, last_with_gpus = self._last(behind), self._last([v for v in behind if v.gpus])
-        while line or not over_quota:
-            if not line:  # At last, jobs that may take the place of jobs of their own owner.
+        while True:
+            if again and (at == len(line) or again[0] < line[at]):
+                order, view = heappop(again)
+            elif at < len(line):
+                order, view = line[at]
+                at += 1
+            elif not over_quota:  # At last, jobs that may take the place of jobs of their own owner.
                 over_quota = True
-                line = sorted((self._order(view), view) for view in draft.waiting_over_quota())
+                line, at = sorted((self._order(view), view) for view in draft.waiting_over_quota()), 0
                 continue
-            order, view = heappop(line)
+            else:
+                break
             # Most jobs that wait neither fit nor come before one that is due and has what they need.
             last = last_with_gpus if view.job.demand.gpus else last_of_all
             if not draft.has_quotas and not self._room.for_(view.job) and (last is None or last < order):
@@ -120,7 +139,7 @@ class EpochTurns:
                 self.granted = [v for v in self.granted if v not in going]
                 self.granted.append(view)
                 for victim in going:
-                    heappush(line, (self._order(victim), victim))
+                    heappush(again, (self._order(victim), victim))
             elif asked is not view and self._would_fit(view):
                 draft.reasons[view.id] = _too_large(asked.job)
         self.due = behind
@@ -136,6 +155,8 @@ class EpochTurns:
         if not victims:
             return []
         paused = f"paused at the end of an epoch: '{view.id}' goes first"
+        if self._outlook is not None:
+            paused += f": it {self._outlook(view)}"
         return self.draft.displace(asked, victims, paused, self.why(view), self.boundary(view))
 
     def _would_fit(self, view: JobView) -> bool:
@@ -191,9 +212,34 @@ class EpochTurns:
         for view in (*self.granted, *self._postponed):
             draft.memos[view.id] = {"epoch": view.epoch, "at_s": now_s}
             draft.reviews[view.id] = now_s + self.params.longest_epoch_s
+        self._tell()
         if self.snapshot.waiting.count > draft.started or draft.paused or draft.over_quota:
             draft.reasons["*"] = waits
         return draft.plan(Wake(freed_gpus=1), memo=memo)
+
+    def _tell(self) -> None:
+        """Say to those that begin an epoch what they were compared with: the first job after them that has to wait."""
+        reasons = self.draft.reasons
+        if self.params.tell_kept:
+            for view in self.due:
+                if view.id not in reasons:
+                    reasons[view.id] = self.why(view)
+        if self._outlook is None or not self.granted:
+            return
+        granted = {view.number for view in self.granted}
+        for view in self.granted:
+            if view.id in reasons and (rival := self._next_after(view, granted)) is not None:
+                reasons[view.id] += f"; '{rival.id}' {self._outlook(rival)}"
+
+    def _next_after(self, view: JobView, granted: set[int]) -> JobView | None:
+        """The first job in order after this one that is not granted an epoch."""
+        order, line = self._order(view), self._line
+        at = bisect_right(line, order, key=itemgetter(0))
+        while at < len(line) and line[at][1].number in granted:
+            at += 1
+        made_way = [(self._order(v), v) for v in self._compared if v.number not in granted]
+        after = [each for each in (*line[at : at + 1], *made_way) if each[0] > order]
+        return min(after)[1] if after else None
 
 
 def granted_at(view: JobView) -> tuple[int, float]:
@@ -232,23 +278,36 @@ class _Room:
         return demand.cores <= self._cores + 1e-9
 
 
-def with_memory(view: JobView, mem_mib: float, snapshot: Snapshot) -> JobView:
-    """The job as if it asked for so much memory at its smallest size, on its GPUs or, without GPUs, on the machine.
+class LargestMemory:
+    """The most memory that nodes have, for jobs whose memory is estimated."""
 
-    Where nodes do not tell their memory nothing is asked, and no more than the largest has that it may run on.
-    """
-    job = view.job
-    nodes = [
-        v.node
-        for v in snapshot.nodes.values()
-        if v.is_open and v.node.id not in job.excluded_nodes and (not job.gpu_kinds or v.node.gpu_kind in job.gpu_kinds)
-    ]
-    if job.demand.gpus:
-        most = max((n.gpu_mem_mib for n in nodes), default=0.0)
-        needs = min(mem_mib, most)
-        return replace(view, job=replace(job, gpu_mem_mib=needs)) if needs > job.gpu_mem_mib else view
-    most = max((n.mem_mib for n in nodes), default=0.0)
-    return _with_demand(view, min(mem_mib, most) / job.sizes[0])
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._nodes = [v.node for v in snapshot.nodes.values() if v.is_open]
+        self._most: dict[tuple[Any, ...], float] = {}
+
+    def asked(self, view: JobView, mem_mib: float) -> JobView:
+        """The job as if it asked for so much memory at its smallest size, on its GPUs or, without GPUs, on the machine.
+
+        Where nodes do not tell their memory nothing is asked, and no more than the largest has that it may run on.
+        """
+        job = view.job
+        if job.demand.gpus:
+            needs = min(mem_mib, self._for(job))
+            return replace(view, job=replace(job, gpu_mem_mib=needs)) if needs > job.gpu_mem_mib else view
+        return _with_demand(view, min(mem_mib, self._for(job)) / job.sizes[0])
+
+    def _for(self, job: Job) -> float:
+        key = job.excluded_nodes, job.gpu_kinds, bool(job.demand.gpus)
+        most = self._most.get(key)
+        if most is None:
+            nodes = [
+                n
+                for n in self._nodes
+                if n.id not in job.excluded_nodes and (not job.gpu_kinds or n.gpu_kind in job.gpu_kinds)
+            ]
+            each = (n.gpu_mem_mib if job.demand.gpus else n.mem_mib for n in nodes)
+            most = self._most[key] = max(each, default=0.0)
+        return most
 
 
 def _with_demand(view: JobView, mem_mib: float) -> JobView:
