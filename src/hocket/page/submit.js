@@ -5,7 +5,7 @@ import { fill, h, notice, setText } from "./dom.js";
 import { count } from "./text.js";
 
 const PAUSE_MS = 250; // after the last key, before it is checked
-const LISTS = ["names", "kinds", "env"]; // one a line
+const LISTS = ["names", "kinds", "env", "traits"]; // one a line
 const LONG = ["words", "sql", ...LISTS];
 const DATE = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?$/;
 

@@ -59,7 +59,7 @@ def test_all_that_can_be_said_is_sent_under_the_names_of_the_api() -> None:
 def test_every_field_of_the_api_can_be_said() -> None:
     said = spec(**{name: value for name, value in _EXAMPLES.items() if name != "command"})
     assert set(said) == {field.name for field in msgspec.structs.fields(JobSpec)}
-    assert set(_EXAMPLES) | {"env", "export_all", "replica_gpus", "gpus", "cwd", *_OF_QUERIES} == set(NAMES)
+    assert set(_EXAMPLES) | {"env", "export_all", "replica_gpus", "gpus", "cwd", "hosts", *_OF_QUERIES} == set(NAMES)
 
 
 _OF_QUERIES = ("query", "data", "threads", "engine", "master")
@@ -274,7 +274,7 @@ def test_the_command_of_a_query_makes_the_job_one() -> None:
         ({"query": SQL, "data": "d", "threads": 0}, "threads must be counts from 1 up, not 0"),
         ({"query": " ", "data": "d"}, "query must be a text"),
         ({"command": ["true"], "threads": 2}, "threads must be said of a query only"),
-        ({"command": ["true"], "kind": "model"}, "kind must be training or query, not 'model'"),
+        ({"command": ["true"], "kind": "model"}, "kind must be training, query or parameter-server, not 'model'"),
         ({"command": ["true"], "kind": "query"}, "command must begin with 'hocket query' where kind is 'query'"),
     ],
 )
