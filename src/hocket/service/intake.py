@@ -146,7 +146,7 @@ class Intake:
         self._commands = commands
         self._coming: set[str] = set()  # ids that the present cycle takes in
         self._renamed: dict[str, str] = {}  # name → id, of those whose name was used before
-        self._find: Callable[[str], Record | None] = engine.catalogue.known
+        self._find: Callable[[str], Record | None] = self._find_fast
         self._looked_up: dict[str, Record | None] = {}  # jobs that were looked for, for the present call
         self._nodes: tuple[Node, ...] = ()
         self._whole = Capacity.of(())
@@ -225,6 +225,9 @@ class Intake:
         if job_id in self._looked_up:
             return self._looked_up[job_id]
         return self._find(job_id)
+
+    def _find_fast(self, job_id: str) -> Record | None:
+        return self._engine.catalogue.known(job_id)
 
     def _forget(self, ids: list[str]) -> None:
         self._coming.difference_update(ids)
