@@ -62,6 +62,7 @@ bench: $(STAMP) ## benchmarks, ratios side by side (HOCKET_DATA=folder with real
 	$(BIN)/python -m benchmarks.resize
 	$(BIN)/python -m benchmarks.pack
 	$(BIN)/python -m benchmarks.tune
+	$(BIN)/python -m benchmarks.paramserver
 
 chaos: $(STAMP) ## kill everything at random while jobs run, then cut off machines (SECONDS=600 SEED=7 POLICY=restless)
 	$(BIN)/python -m tests.live.chaos --seconds $(or $(SECONDS),60) --policy $(or $(POLICY),las) $(if $(SEED),--seed $(SEED))

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 
-def compiled(function: Callable[..., Any], inline: bool = False) -> Any:
+def compiled(function: Callable[..., Any]) -> Any:
     """The function as numba compiles it when it is first called. Sums may be reordered, NaNs are kept."""
     from numba import njit
 
     return njit(
-        cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"},
-        inline="always" if inline else "never",
+        cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}
     )(function)  # fmt: skip

@@ -6,7 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +176,50 @@ def test_waiting_for_a_job_that_goes_first_does_not_count_as_communication(monke
     on_hosts(2, run)
     assert clock["s"] == 20.0
     assert (0.0, 0.0, 0.0) in told
+
+
+def test_no_host_waits_for_another_while_it_holds_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else two jobs on the same hosts could wait for each other for ever."""
+    held = [0, 0]
+    waits: list[str] = []
+
+    class Holding(LeaveAfter):
+        def __init__(self, host: int) -> None:
+            super().__init__(99)
+            self.host = host
+
+        @contextmanager
+        def comp(self) -> Iterator[None]:
+            held[self.host] += 1
+            yield
+            held[self.host] -= 1
+
+        @contextmanager
+        def comm(self) -> Iterator[LeaveAfter]:
+            held[self.host] += 1
+            yield self
+            held[self.host] -= 1
+
+    exchange, wait_for_pushes = HostGroup.exchange, ModelShard.wait_for_pushes
+
+    def exchanging(self: HostGroup, point: str, said: Any) -> list[Any]:
+        waits.append(point.split()[0])
+        assert not held[self.host], point
+        return exchange(self, point, said)
+
+    def waiting(self: ModelShard, is_broken: threading.Event) -> None:
+        waits.append("for pushes")
+        assert not held[self.host]
+        wait_for_pushes(self, is_broken)
+
+    monkeypatch.setattr(HostGroup, "exchange", exchanging)
+    monkeypatch.setattr(ModelShard, "wait_for_pushes", waiting)
+
+    def run(at: LaunchVariables) -> Trained:
+        return train(LeastSquares(), dense_blocks(), workers=2, epochs=2, turns=Holding(at.host), launch=at)
+
+    assert [type(found) for found in on_hosts(2, run)] == [Trained, Trained]
+    assert {"pulled", "computed", "pushed", "for pushes", "objective", "ended"} <= set(waits)
 
 
 def test_rows_of_another_version_are_refused() -> None:
