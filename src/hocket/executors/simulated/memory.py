@@ -12,7 +12,7 @@ from math import inf
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hocket.estimators.spill import Climb, climb, first_alpha
+from hocket.model.spill import Climb, climb, first_alpha
 from hocket.executors.simulated.phases import Phases, Played
 
 COLLECTING = 0.03  # COMP time for each unit of live over free memory
