@@ -1,5 +1,7 @@
 """Blocks in memory and on disk: the same arrays come back, within the memory budget, and nothing is left of them."""
 
+import errno
+import mmap
 import os
 import resource
 import subprocess
@@ -52,6 +54,7 @@ def test_what_is_read_is_what_was_given_in_the_order_that_is_asked_for(tmp_path,
         for order in (range(16), range(15, -1, -1), [3, 3, 7, 0]):
             seen = [(i, same(data, i)) for i, data in store.read(order)]
             assert seen == [(i, True) for i in order]
+            assert store.bytes_in_memory <= budget * SIZE
         assert not os.listdir(tmp_path), "a file that has a name could be left"
 
 
@@ -67,6 +70,7 @@ def test_whatever_the_shares_the_budget_is_kept_and_the_arrays_are_right(tmp_pat
     largest = max(store_size(each) for each in given_blocks)
     budget = (in_use + 1) * largest + room * PAGE
     with BlockStore(given_blocks, budget, str(tmp_path_factory.getbasetemp()), in_use) as store:
+        assert all(store.bytes_in_memory <= budget for _ in store)
         for share in shares:
             coming = store.set_share_on_disk(share)
             assert coming >= share - largest / sum(map(store_size, given_blocks))
@@ -92,6 +96,46 @@ def test_blocks_on_disk_are_spread_evenly_and_few_move_when_the_share_changes(tm
         assert on_disk == {0, 4, 8, 12}
         store.set_share_on_disk(0.5)
         assert {i for i, each in enumerate(store._blocks) if each.data is None} == set(range(0, 16, 2))
+
+
+@pytest.mark.usefixtures("anyhow")
+def test_what_was_written_and_read_is_not_in_the_page_cache(tmp_path):
+    with BlockStore(blocks(8), 3 * SIZE, str(tmp_path)) as store:
+        assert len(list(store)) == 8
+        fd = os.open(f"/proc/self/fd/{store._fd}", os.O_RDONLY)
+        try:
+            os.preadv(fd, [bytearray(PAGE)], 0)  # Now it is, as far as the kernel reads ahead.
+            assert os.preadv(fd, [bytearray(PAGE)], 0, os.RWF_NOWAIT) == PAGE
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            assert len(list(store)) == 8
+            for place in range(0, 6 * SIZE, SIZE):
+                with pytest.raises(BlockingIOError):
+                    os.preadv(fd, [bytearray(PAGE)], place, os.RWF_NOWAIT)
+        finally:
+            os.close(fd)
+
+
+def test_reading_goes_around_the_page_cache_where_the_file_system_can(tmp_path):
+    try:
+        os.close(os.open(tmp_path, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT, 0o600))
+    except OSError as error:
+        pytest.skip(f"this file system has no O_DIRECT: {error}")
+    with BlockStore(blocks(8), 3 * SIZE, str(tmp_path)) as store:
+        assert store._is_direct
+
+
+def test_a_block_that_cannot_be_written_whole_leaves_nothing_in_the_file(tmp_path, monkeypatch):
+    def half(fd: int, buffer: mmap.mmap, size: int, place: int) -> None:
+        with memoryview(buffer)[: size // 2] as part:
+            os.pwritev(fd, [part], place)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with BlockStore(blocks(4), 1000 * SIZE, str(tmp_path)) as store:
+        monkeypatch.setattr(block_store, "_write_all", half)
+        with pytest.raises(SpillError, match=r"cannot be kept in .*: Input/output error$"):
+            store.set_share_on_disk(1.0)
+        assert os.fstat(store._fd).st_size == 0
+        assert all(same(data, i) for i, data in store)
 
 
 def test_the_next_block_is_read_while_one_is_computed_on(tmp_path):
