@@ -110,8 +110,8 @@ def played(steps) -> Host:
     return host
 
 
-@settings(max_examples=200)
-@given(st.lists(STEPS, max_size=60))
+@settings(max_examples=100)
+@given(st.lists(STEPS, min_size=20, max_size=60))
 def test_each_token_has_one_holder_and_all_are_served_in_the_order_in_which_they_asked(steps):
     played(steps)  # which checks after each step
 
@@ -190,6 +190,23 @@ def test_a_secondary_that_waits_for_long_loses_nothing():
     assert rules.expire(19.0) == [("b", TokenLost(1)), ("a", TokenPromoted(2))]
     assert rules.release("b", 1, 20.0) == []
     assert rules.holder(PRIMARY) == ("a", 2)
+
+
+def test_those_that_wait_are_served_in_the_order_in_which_they_asked():
+    rules = PhaseTokenRules()
+    for tenant in "abcd":
+        rules.ask(tenant, 1, COMP, 0.0)
+    assert rules.waiting(COMP) == [("b", 1), ("c", 1), ("d", 1)]
+    served = [rules.release(tenant, 1, 1.0) for tenant in "abc"]
+    assert served == [[(tenant, TokenGranted(1, CPU))] for tenant in "bcd"]
+
+
+def test_the_time_that_a_secondary_waits_is_no_part_of_its_usual_phase():
+    rules = PhaseTokenRules(floor_s=1.0)
+    rules.ask("a", 1, COMM, 0.0)
+    rules.ask("b", 1, COMM, 0.0)
+    rules.release("b", 1, 500.0)
+    assert rules.limit_s("b", COMM) == 1.0
 
 
 def test_what_was_asked_for_can_be_taken_back():

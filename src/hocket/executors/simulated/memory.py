@@ -12,8 +12,8 @@ from math import inf
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hocket.estimators.spill import Climb, climb, first_alpha
 from hocket.executors.simulated.phases import Phases, Played
+from hocket.model.spill import Climb, climb, first_alpha
 
 COLLECTING = 0.03  # COMP time for each unit of live over free memory
 DISK_MIB_S = 119.0  # 1,000 Mbps: what an m4.2xlarge has for its disks

@@ -196,7 +196,8 @@ class PhaseTokens:
         if self._socket is not None:
             try:
                 self._socket.send(encode(message), socket.MSG_DONTWAIT)
-            except OSError:  # The agent is away, or takes nothing in.
+            except OSError:  # The agent is away, or takes nothing in; it may have said why.
+                self._take_news(0.0)
                 self._disconnect()
 
     def _take_news(self, within_s: float) -> bool:
@@ -286,6 +287,5 @@ class _Activity:
         if self._map is None:
             return 0.0
         moved_ns, chunk_ns = ACTIVITY.unpack_from(self._map, 0)
-        idle_ns = time.monotonic_ns() - moved_ns
-        left_ns = max(_LEAST_IDLE_NS, _IDLE_CHUNKS * chunk_ns) - idle_ns
-        return left_ns / 1e9 if left_ns > 0 else 0.0
+        left_ns = moved_ns + max(_LEAST_IDLE_NS, _IDLE_CHUNKS * chunk_ns) - time.monotonic_ns()
+        return left_ns / 1e9 if moved_ns and left_ns > 0 else 0.0

@@ -233,8 +233,9 @@ def test_a_process_whose_place_another_took_goes_on_without_tokens_and_stays_awa
     with first.comp():
         pass
     with second.comp():
-        with first.comp():  # It does not wait for the other one, which is the same job.
-            assert not first._held
+        for _ in range(2):
+            with first.comp():  # It does not wait for the other one, which is the same job.
+                assert not first._held
         assert list(second._held.values()) == [PhaseToken.CPU]
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from hocket.estimators.spill import Climb, climb, first_alpha
+from hocket.model.spill import Climb, climb, first_alpha
 
 
 def test_what_fits_comfortably_stays_in_memory():
