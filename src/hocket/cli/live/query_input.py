@@ -58,7 +58,8 @@ def query_traits(words: list[str]) -> dict[str, float | str]:
         return {}
     digest = sha256(" ".join(sql.split()).encode(errors="replace")).hexdigest()[:12]
     data = next((value for option, value in pairwise(words) if option == "--data"), "")
-    return {"query": digest} | ({"data": data[-200:]} if data else {})
+    found: dict[str, float | str] = {"query": digest}
+    return found | {"data": data[-200:]} if data else found
 
 
 def _engine(engine: object, master: object) -> list[str]:
