@@ -331,10 +331,9 @@ _ESTIMATORS: dict[str, tuple[tuple[Any, str], ...]] = {
     "time of a unit (TTR)": ((unit_time, "noted"), (unit_time, "unit_s"), (unit_time, "from_past")),
     "error of a query": ((query_error, "constant"), (query_error, "chances"), (query_error, "from_past")),
     "progress of a query": ((query_progress, "progress"),),
-    "all, with what is kept of past jobs": (
-        (completion, "at_submission"), (completion, "after_report"), (completion, "with_ended"),
-    ),
-}  # fmt: skip
+    "all beliefs, by reports": ((completion, "at_submission"), (completion, "after_report")),
+    "past jobs, as they end or are given": ((completion, "with_past"),),
+}
 
 
 def overhead(path: str) -> tuple[list[Overhead], float, int]:
