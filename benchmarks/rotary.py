@@ -7,18 +7,21 @@ the truth lies between two probabilities, and counts as inside by the share of t
 files, and drawn ones of the parametric families. Query error: each order of each query in the table of measured
 batches, asked after each batch how much it must read. TME: networks whose memory is computed from their layers, each
 model held out whole. Query memory: each query held out, by the law fitted to the others. `--json` prints one object,
-`--decisions` measures one decision of each policy with 1,000 live jobs instead.
+`--decisions` measures one decision of each policy with 1,000 live jobs instead, `--overhead JOURNAL` what estimators
+took in a recorded run, live or simulated.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from math import exp, log
 from pathlib import Path
 from random import Random
 from time import process_time
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -27,7 +30,9 @@ from msgspec.structs import replace
 from benchmarks.convergence import read, wilson
 from benchmarks.machine import Machine, machine, table
 from benchmarks.query.batches import Batch, MeasuredBatches
-from hocket.estimators import query_error, training_epochs
+from hocket.control.journal import open_to_read
+from hocket.estimators import completion, query_error, query_progress, training_epochs, unit_time
+from hocket.estimators import training_memory as training_memory_estimator
 from hocket.estimators.completion import between, corrected, with_past
 from hocket.estimators.query_memory import fitted
 from hocket.estimators.training_memory import memory_mib, sufficient
@@ -40,6 +45,8 @@ from hocket.model.snapshot import Snapshot
 from hocket.policies import find
 from hocket.policies.kit import decision_cache
 from hocket.policies.registry import BoundPolicy
+from hocket.reports.account import account
+from hocket.service.history_fold import HistoryFold
 from hocket.testing.harness import Harness
 from hocket.workloads.learning_curves import FAMILIES, Learner, learning
 from hocket.workloads.rotary import machine as machine_of
@@ -306,6 +313,55 @@ def _timed(bound: BoundPolicy, took: list[float]) -> BoundPolicy:
     return replace(bound, decide=decide)
 
 
+# -- overhead -----------------------------------------------------------------------------------------------------
+
+
+class Overhead(Struct, frozen=True):
+    """What an estimator took in all of a run."""
+
+    what: str
+    calls: int
+    cpu_s: float
+    of_run: float  # share of the time that all jobs ran
+
+
+_ESTIMATORS: dict[str, tuple[tuple[Any, str], ...]] = {
+    "epochs to a goal (TEE)": ((training_epochs, "chances"), (training_epochs, "as_printed")),
+    "training memory (TME)": ((training_memory_estimator, "memory_mib"),),
+    "time of a unit (TTR)": ((unit_time, "noted"), (unit_time, "unit_s"), (unit_time, "from_past")),
+    "error of a query": ((query_error, "constant"), (query_error, "chances"), (query_error, "from_past")),
+    "progress of a query": ((query_progress, "progress"),),
+    "all beliefs, by reports": ((completion, "at_submission"), (completion, "after_report")),
+    "past jobs, as they end or are given": ((completion, "with_past"),),
+}
+
+
+def overhead(path: str) -> tuple[list[Overhead], float, int]:
+    """A journal folded again, with the CPU time of each estimator; how long its jobs ran, and how many there were."""
+    spent: dict[str, list[float]] = {what: [] for what in _ESTIMATORS}
+    for what, functions in _ESTIMATORS.items():
+        for module, name in functions:
+            setattr(module, name, _spending(getattr(module, name), spent[what]))
+    with closing(open_to_read(path)) as journal:
+        run = account(journal.header, journal)
+        fold = HistoryFold(journal.header, journal.name)
+        for number, cycle in enumerate(journal, 1):
+            fold.fold(number, cycle)
+    ran_s = sum(job.ran_s for job in run.jobs)
+    found = [Overhead(what, len(took), sum(took), sum(took) / ran_s) for what, took in spent.items()]
+    return found, ran_s, len(run.jobs)
+
+
+def _spending(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
+    def timed(*args: Any) -> Any:
+        began_s = process_time()
+        found = function(*args)
+        spent.append(process_time() - began_s)
+        return found
+
+    return timed
+
+
 # -- all of it --------------------------------------------------------------------------------------------------
 
 
@@ -348,11 +404,18 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("curves", nargs="*", help="a CSV with the columns app, batch_size and metric, a row an epoch")
     parser.add_argument("--batches", type=Path, help="the table of `python -m benchmarks.query batches`")
     parser.add_argument("--decisions", action="store_true", help="how long a decision takes with 1,000 jobs, instead")
+    parser.add_argument("--overhead", metavar="JOURNAL", help="what the estimators took in a recorded run, instead")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     chosen = parser.parse_args(arguments)
     if chosen.decisions:
         rows = [(d.policy, f"{d.median_ms:.1f}", f"{d.cold_ms:.1f}") for d in decisions()]
         print("\n".join(table(("policy", "median, CPU ms", "nothing kept"), rows)))
+        return
+    if chosen.overhead:
+        rows, ran_s, jobs = overhead(chosen.overhead)
+        shown = [(o.what, f"{o.calls:,}", f"{1000 * o.cpu_s:.1f}", f"{o.of_run:.4%}") for o in rows]
+        print("\n".join(table(("estimator", "calls", "CPU ms", "of run time"), shown)))
+        print(f"\n{jobs} jobs, which ran for {ran_s:.0f} s together")
         return
     named = [*(Path(c).name for c in chosen.curves), *(["--batches", chosen.batches.name] if chosen.batches else [])]
     found = measured(chosen.curves, chosen.batches, " ".join(["python -m benchmarks.rotary", *named]))

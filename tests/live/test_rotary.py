@@ -83,3 +83,4 @@ def test_training_that_is_likely_to_end_soon_goes_before_a_query_which_stays_in_
     assert [past["kind"] for past in history] == ["training", "training", "query"]
     assert history[0]["traits"] == {"program": "train_numpy.py"}
     assert history[1]["points"][-1][1] >= 0.84
+    assert history[2]["mem_mib"] > 10  # what the query took, by its agent

@@ -20,6 +20,7 @@ from hocket.policies.kit.completion_progress import (
 )
 from hocket.policies.kit.epoch_turns import EpochParams, EpochTurns, LargestMemory
 from hocket.policies.kit.job_outlooks import job_outlooks
+from hocket.policies.kit.suspended_states import with_kept_states
 from hocket.policies.registry import policy
 
 _SURE = 1.645  # standard deviations: 95 % of a normal distribution lie below
@@ -51,6 +52,13 @@ class Rotary(EpochParams, frozen=True):
     ] = "sure"
     epoch_s: Annotated[float, Meta(gt=0, description="length of a running epoch of a query of usual memory")] = 60.0
     adaptive: Annotated[bool, Meta(description="whether running epochs are as long as the memory is large")] = True
+    suspend: Annotated[
+        Literal["auto", "arbitrated"],
+        Meta(description="where states of paused jobs are kept: as is best for each, or arbitrated among all"),
+    ] = "auto"
+    memory_share: Annotated[
+        float, Meta(ge=0, le=1, description="with suspend=arbitrated: of each node's memory, for paused jobs")
+    ] = 0.25
 
 
 @policy("rotary", params=Rotary, paper="Rotary, ICDE'23", reads_usage=False, reads=(), reads_past_jobs=True)
@@ -95,7 +103,8 @@ def decide(snapshot: Snapshot, params: Rotary) -> Plan:
         sizes = {number: found.size for number, found in outlooks.items()}
         turns.grow(lambda growing: _enough_first(turns, growing, sizes))
     turns.grow()
-    return turns.plan("waits: other jobs are likelier to attain for the work that they have left, or it does not fit")
+    plan = turns.plan("waits: other jobs are likelier to attain for the work that they have left, or it does not fit")
+    return with_kept_states(plan, snapshot, params.memory_share) if params.suspend == "arbitrated" else plan
 
 
 def _printed(snapshot: Snapshot, params: Rotary) -> dict[int, float]:

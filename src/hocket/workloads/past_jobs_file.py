@@ -1,8 +1,9 @@
-"""Past jobs from a file, so that estimates need not begin with nothing: one JSON object a line (docs/history.md).
+"""Past jobs from a file, so that estimates need not begin with nothing: one JSON object a line.
 
     {"model": "resnet", "traits": {"batch_size": 128}, "metric": "acc", "points": [[1, 0.41], [2, 0.55]], "unit_s": 30}
 
-`hocket journal history` writes such a file from a journal. Units are those of the field's names: seconds, MiB, shares.
+`hocket journal history` writes such a file from a journal; docs/policies/rotary_dlt.md describes it. Units are those of
+the field's names: seconds, MiB, shares.
 """
 
 from __future__ import annotations

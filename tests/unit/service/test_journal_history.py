@@ -29,7 +29,11 @@ def ended(policy: str, *more: Event) -> Harness:
         harness.tell(EpochEnded(10.0 * k + 1, "free", k, {"val_loss": 2.0 / k, "lr": 0.1}))
         harness.tell(ProgressReported(10.0 * k + 2, "q", 0, {"acc": 0.5 + 0.1 * k, "fraction": 0.1 * k}, step=k))
     harness.tell(*more)
-    harness.tell(JobEnded(40.0, "goal"), JobFailed(40.0, "free", "broken", final=True), JobEnded(40.0, "q", "attained"))
+    harness.tell(
+        JobEnded(40.0, "goal", peak_mib=70.0),
+        JobFailed(40.0, "free", "broken", final=True),
+        JobEnded(40.0, "q", "attained", peak_mib=90.0),
+    )
     harness.tell(submitted(job("open"), 50.0))
     harness.settle()
     harness.tell(EpochEnded(60.0, "open", 1, {"acc": 0.5}))
@@ -54,6 +58,7 @@ def test_a_journal_of_another_policy_has_them_too() -> None:
     assert found["vgg"] == PastJob(
         Kind.TRAINING, "vgg", {"batch_size": 32.0}, "acc", ((1.0, 0.2), (2.0, 0.4), (3.0, 0.6000000000000001)), 10.0
     )
+    assert found["q5"].mem_mib == 90.0
     assert found["q5"].points == ((0.1, 0.6), (0.2, 0.7), (0.30000000000000004, 0.8))
 
 

@@ -25,7 +25,7 @@ _SURE_ENOUGH = 0.95  # a chance that more cores hardly raise
 _Totals = tuple[float, float, float]  # GPUs, cores and memory of all nodes that are up
 
 
-class Outlook(Struct, frozen=True, gc=False):
+class JobOutlook(Struct, frozen=True, gc=False):
     """What is to be expected of a job at the size at which it attains most for what it takes."""
 
     worth: float  # what is attained for a second of the whole machine; below 0 for jobs that can hardly attain any more
@@ -44,7 +44,7 @@ class _Timed(Struct, frozen=True, gc=False):
     start_s: float
     share: float
 
-    def at_time(self, now_s: float, hopeless: float) -> Outlook:
+    def at_time(self, now_s: float, hopeless: float) -> JobOutlook:
         """Over its sizes, the best."""
         time_s = max(0.0, self.until_s - now_s)
         done, at, unit_s, points, start_s, share = (
@@ -63,10 +63,10 @@ class _Timed(Struct, frozen=True, gc=False):
                 best_worth, best_size = worth, size
             elif sure >= _SURE_ENOUGH:
                 break  # More can only take more.
-        return Outlook(best_worth, best_size) if most >= hopeless else Outlook(most - 1.0, least)
+        return JobOutlook(best_worth, best_size) if most >= hopeless else JobOutlook(most - 1.0, least)
 
 
-def job_outlooks(snapshot: Snapshot, hopeless: float, switching: bool) -> dict[int, Outlook]:
+def job_outlooks(snapshot: Snapshot, hopeless: float, switching: bool) -> dict[int, JobOutlook]:
     """The outlook of each job, by its number.
 
     Jobs less likely than `hopeless` to attain have a worth below 0. With `switching`, a job that waits has its start,
@@ -85,9 +85,9 @@ class _Outlooks:
     def __init__(self, hopeless: float, switching: bool) -> None:
         self._hopeless, self._switching = hopeless, switching
         self._totals: _Totals = (0.0, 0.0, 0.0)
-        self._known: dict[int, tuple[JobView, Outlook | _Timed]] = {}  # job's number → its view, and what follows
+        self._known: dict[int, tuple[JobView, JobOutlook | _Timed]] = {}  # job's number → its view, and what follows
 
-    def of(self, snapshot: Snapshot) -> dict[int, Outlook]:
+    def of(self, snapshot: Snapshot) -> dict[int, JobOutlook]:
         """The outlooks of all jobs in it."""
         now_s, views, hopeless = snapshot.now_s, snapshot.jobs.data().values(), self._hopeless
         totals = _totals(snapshot)
@@ -108,7 +108,7 @@ class _Outlooks:
             found[number] = outlook.at_time(now_s, hopeless) if type(outlook) is _Timed else outlook
         return found  # type: ignore[return-value]
 
-    def _foreseen(self, view: JobView, shares: dict[tuple[Demand, int], float]) -> Outlook | _Timed | None:
+    def _foreseen(self, view: JobView, shares: dict[tuple[Demand, int], float]) -> JobOutlook | _Timed | None:
         """What follows from the view at any time; None if it is not known when it attains."""
         job, beliefs = view.job, view.beliefs
         completes, unit_s = beliefs.completes, beliefs.unit_s
@@ -125,14 +125,14 @@ class _Outlooks:
         allowed = units_allowed(view, 0.0)  # Epochs that are allowed are the same at any size and time.
         sure = _interpolated(completes.points, allowed)
         if sure < self._hopeless:
-            return Outlook(sure - 1.0, least)
+            return JobOutlook(sure - 1.0, least)
         left_s = max(1.0, (min(at, allowed) - done) * unit_s.mean / (beliefs.speed_at(least) or 1.0))
-        return Outlook(sure * least / ((left_s + start_s) * share * least), least)
+        return JobOutlook(sure * least / ((left_s + start_s) * share * least), least)
 
-    def _unknown(self, view: JobView, now_s: float, shares: dict[tuple[Demand, int], float]) -> Outlook:
+    def _unknown(self, view: JobView, now_s: float, shares: dict[tuple[Demand, int], float]) -> JobOutlook:
         """Nothing is known of when it attains: even chances, until an epoch tells. A stated run time is attained."""
         taken_s = (_unknown_left_s(view, now_s) + self._start_s(view)) * self._share(view, shares)
-        return Outlook((1.0 if isinstance(view.job.criterion, RunTime) else 0.5) / taken_s, view.job.sizes[0])
+        return JobOutlook((1.0 if isinstance(view.job.criterion, RunTime) else 0.5) / taken_s, view.job.sizes[0])
 
     def _start_s(self, view: JobView) -> float:
         if not self._switching or view.size:
