@@ -53,7 +53,7 @@ def run_jobs(home: str) -> None:
 
 
 def take_pictures(home: str) -> None:
-    """The overview, one job and the past, as a user sees them."""
+    """The overview, one job, the past, the form and what if, as a user sees them."""
     link = json.loads(hocket(home, "open", "--json"))["url"]
     url = link.partition("/#")[0]
     with sync_playwright() as playwright:
@@ -78,6 +78,20 @@ def take_pictures(home: str) -> None:
             page.get_by_label("Previous decision").click()
             page.wait_for_timeout(1500)
         page.screenshot(path=IMAGES / "page_past.png")
+        page.goto(f"{url}/#/submit")
+        page.get_by_label("Command").fill("torchrun --nproc_per_node=4 train.py --lr 0.1")
+        page.get_by_label("GPUs", exact=True).fill("4,8,16")
+        page.get_by_label("Until").fill("acc >= 92% within 2h")
+        page.get_by_label("Environment").fill("DATA=/data/imagenet")
+        page.wait_for_timeout(1500)
+        page.screenshot(path=IMAGES / "page_submit.png")
+        page.set_viewport_size({"width": 1240, "height": 1180})
+        page.goto(f"{url}/#/whatif")
+        page.get_by_label("Policy").select_option("fifo")
+        page.get_by_role("button", name="Run").click()
+        page.wait_for_selector(".what-if-result canvas")
+        page.wait_for_timeout(1500)
+        page.screenshot(path=IMAGES / "page_whatif.png")
         browser.close()
 
 

@@ -1,0 +1,236 @@
+"""The page in a real Chromium on a real controller: `python -m benchmarks.page [--quick] [--jobs N] [--json]`.
+
+With a long queue: the CPU time of the browser's main thread until the list of jobs is shown, how long its tasks and the
+gaps between its frames are while the list scrolls and jobs change (by the browser's own tracing), and the CPU time of
+the controller by page that is open, while a hundred jobs a second change. Needs Chromium and `pip install playwright`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from benchmarks.live import Controller, cpu_s
+from benchmarks.machine import Machine, machine, table
+from hocket.service.page_files import page_files
+
+EVENTS = 100  # jobs that change in a second
+WHEELS = 120  # turns of the wheel
+FLAGS = ["--no-sandbox", "--disable-gpu"]
+CATEGORIES = [
+    "devtools.timeline",
+    "disabled-by-default-devtools.timeline",
+    "disabled-by-default-devtools.timeline.frame",
+]
+WIDTH = {"width": 1280, "height": 900}
+
+
+class PageFigures(Struct, frozen=True):
+    """All of one run."""
+
+    command: str
+    machine: Machine
+    jobs: int
+    page_kb: float  # of all files, as they are
+    sent_kb: float  # compressed
+    first_view_cpu_s: float  # of the main thread: scripts, style, layout, painting
+    first_view_script_s: float
+    task_p99_ms: float  # of CPU time on the main thread, while it scrolls: a frame waits for one at most
+    task_longest_ms: float
+    frame_p99_ms: float  # from one frame to the next, in wall time, while it scrolls
+    frame_longest_ms: float
+    frames: int
+    events_a_s: float
+    controller_alone_share: float  # of a core, with these events and no page
+    controller_by_page_share: float  # more, for each page
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, and print a table or one object."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.page")
+    parser.add_argument("--quick", action="store_true", help="few jobs: half a minute instead of three")
+    parser.add_argument("--jobs", type=int, default=10_000, help="in the queue")
+    parser.add_argument("--pages", type=int, default=3, help="that are open at once")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement of the controller")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    chosen = parser.parse_args(arguments)
+    jobs, seconds = (500, 4.0) if chosen.quick else (chosen.jobs, chosen.seconds)
+    with tempfile.TemporaryDirectory(prefix="hocket-bench-") as folder:
+        command = " ".join(["python -m benchmarks.page", *arguments])
+        found = measured(Path(folder), jobs, chosen.pages, seconds, command)
+    print(msgspec.json.encode(found).decode() if chosen.json else text(found))
+
+
+def measured(home: Path, jobs: int, pages: int, seconds: float, command: str) -> PageFigures:
+    """Start a controller and a browser, and look."""
+    from playwright.sync_api import sync_playwright
+
+    controller = Controller(home, "--gpus", "4", "--policy", "fifo")
+    link = controller.connect()
+    try:
+        blockers = [{"id": f"blocker{n}", "command": ["sleep", "1000"], "cwd": "/"} for n in range(4)]
+        queued = [{"id": f"queued-{n}", "owner": f"team-{n % 7}", "command": ["true"], "cwd": "/"} for n in range(jobs)]
+        for first in range(0, jobs + 4, 1000):
+            controller.call(link, "POST", "/v1/jobs", {"jobs": [*blockers, *queued][first : first + 1000]})
+        with sync_playwright() as playwright:
+            path = shutil.which("chromium") or shutil.which("google-chrome")
+            browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+            page = opened(browser, controller)
+            first = first_view(page, jobs)
+            with Changes(controller) as changes:
+                tasks, frames = scrolling(browser, page)
+                page.context.close()
+                shares = controller_shares(browser, controller, pages, seconds)
+                rate = changes.rate()
+            browser.close()
+    finally:
+        controller.down()
+    files = page_files().values()
+    gaps = sorted(1000 * (b - a) for a, b in pairwise(sorted(frames)))
+    tasks.sort()
+    task_p99_ms, frame_p99_ms = quantile(tasks, 0.99), quantile(gaps, 0.99)
+    return PageFigures(
+        command, machine(), jobs, sum(len(f.body) for f in files) / 1000, sum(len(f.compressed) for f in files) / 1000,
+        first["TaskDuration"], first["ScriptDuration"], task_p99_ms, tasks[-1], frame_p99_ms, gaps[-1],
+        len(frames), rate, shares[0], (shares[1] - shares[0]) / pages,
+    )  # fmt: skip
+
+
+def opened(browser: Any, controller: Controller) -> Any:
+    """A page of a browser that is signed in, in a session of its own."""
+    place = (controller.home / "url").read_text().strip()
+    path = controller.call(controller.connect(), "POST", "/v1/page/links", {})["path"]
+    page = browser.new_context(viewport=WIDTH).new_page()
+    page.set_default_timeout(120_000)
+    page.goto(f"{place}{path}")
+    page.wait_for_selector(".tile")
+    return page
+
+
+def first_view(page: Any, jobs: int) -> dict[str, float]:
+    """Seconds that the main thread was busy with, from a fresh load until all jobs are in the list."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})  # CPU time, not wall time
+    place = page.url.partition("#")[0]
+    page.goto("about:blank")
+    page.goto(f"{place}#/jobs")
+    loaded = "many => Number(document.querySelector('.chip .many')?.textContent.replaceAll(',', '') ?? 0) >= many"
+    while not page.evaluate(loaded, jobs):
+        page.wait_for_timeout(20)
+    return {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+
+
+def scrolling(browser: Any, page: Any) -> tuple[list[float], list[float]]:
+    """Tasks of the main thread in milliseconds of CPU time, and when frames came in seconds, while the list scrolls."""
+    box = page.locator(".virtual").bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 200)
+    browser.start_tracing(page=page, categories=CATEGORIES)
+    for turn in range(WHEELS):
+        page.mouse.wheel(0, 900 if turn % 20 < 15 else -1200)
+        page.wait_for_timeout(30)
+    events = json.loads(browser.stop_tracing())["traceEvents"]
+    names = {(e["pid"], e["tid"]): e["args"].get("name") for e in events if e["name"] == "thread_name"}
+    renderers = {key for key, name in names.items() if name == "CrRendererMain"}
+    busiest = max(renderers, key=lambda key: sum(e.get("dur", 0) for e in events if (e["pid"], e["tid"]) == key))
+    of_page = [e for e in events if e["pid"] == busiest[0]]
+    # In CPU time: on a busy machine, what else runs would count.
+    tasks = [e["tdur"] / 1000 for e in of_page if e["name"] == "RunTask" and e["tid"] == busiest[1] and "tdur" in e]
+    frames = [e["ts"] / 1e6 for e in of_page if e["name"] == "DrawFrame"]
+    return tasks, frames
+
+
+def controller_shares(browser: Any, controller: Controller, pages: int, seconds: float) -> tuple[float, float]:
+    """The part of a core that the controller takes: without a page, and with so many."""
+    alone = share(controller, seconds)
+    open_pages = [opened(browser, controller) for _ in range(pages)]
+    time.sleep(2.0)  # They have loaded.
+    beside = share(controller, seconds)
+    for page in open_pages:
+        page.context.close()
+    return alone, beside
+
+
+def share(controller: Controller, seconds: float) -> float:
+    """CPU time over wall time."""
+    began, used = time.monotonic(), cpu_s(controller.process.pid)
+    time.sleep(seconds)
+    return (cpu_s(controller.process.pid) - used) / (time.monotonic() - began)
+
+
+class Changes:
+    """Has so many jobs of the queue held and released, a few at a time, all the while."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller, self._over, self._done = controller, threading.Event(), 0
+        self._thread = threading.Thread(target=self._change, daemon=True)
+
+    def __enter__(self) -> Changes:
+        self._began = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(60)
+
+    def rate(self) -> float:
+        """Changes a second so far."""
+        return self._done / (time.monotonic() - self._began)
+
+    def _change(self) -> None:
+        link = self._controller.connect()
+        names = [f"queued-{n}" for n in range(EVENTS // 5)]
+        due = time.monotonic()
+        for turn in range(10**9):
+            due += len(names) / EVENTS
+            if self._over.wait(max(0.0, due - time.monotonic())):
+                return
+            wish = "resume" if turn % 2 else "pause"
+            self._controller.call(link, "POST", "/v1/wishes", {"wish": wish, "jobs": names})
+            self._done += len(names)
+
+
+def quantile(ascending: list[float], share_: float) -> float:
+    """The value that so many are at most."""
+    return ascending[min(len(ascending) - 1, int(share_ * len(ascending)))]
+
+
+def text(found: PageFigures) -> str:
+    """One page."""
+    here = found.machine
+    rows = [
+        ("all files of the page", f"{found.page_kb:.0f} kB", f"{found.sent_kb:.0f} kB compressed"),
+        (
+            f"first view of {found.jobs:,} jobs, CPU of the main thread",
+            f"{found.first_view_cpu_s:.2f} s",
+            f"{found.first_view_script_s:.2f} s in scripts",
+        ),
+        ("tasks while scrolling, CPU, p99", f"{found.task_p99_ms:.1f} ms", f"longest {found.task_longest_ms:.1f} ms"),
+        (
+            f"from frame to frame while scrolling, wall time, p99 of {found.frames:,}",
+            f"{found.frame_p99_ms:.1f} ms",
+            f"longest {found.frame_longest_ms:.1f} ms",
+        ),
+        (
+            f"controller, for each open page, at {found.events_a_s:.0f} events a second",
+            f"{found.controller_by_page_share:.2%} of a core",
+            f"{found.controller_alone_share:.1%} without a page",
+        ),
+    ]
+    head = f"{found.command} · {here.cores} cores, Python {here.python}, {here.date}"
+    return "\n".join([head, *table(("", "", ""), rows)])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
