@@ -81,11 +81,11 @@ def text(found: dict[str, Any]) -> list[str]:
     rows.append(("between two hosts (half is remote)", *_row(found["two_hosts"], memcpy)))
     titles = ("", "PULL ms", "PUSH ms", "both ms", "× memcpy")
     return [
-        f"PULL AND PUSH of {size:g} MB (goal within a host: {_GOAL_MS:g} ms for 100 MB where memcpy takes about 10 ms)",
+        f"PULL AND PUSH of {size:g} MB (goal within a host: {_GOAL_MS:g} ms for 100 MB, on the machine named below)",
         *table(titles, rows),
         f"  memcpy of {size:g} MB: {memcpy:.1f} ms; a plain TCP socket: {found['socket_ms']:.1f} ms one way, so "
         f"{2 * found['socket_ms']:.1f} ms for what two hosts send each other",
-        f"  measured before it was built (100 MB): {_FACTS_MS['within a host']:g} ms by shared memory, "
+        f"  on the design's machine, before it was built (100 MB): {_FACTS_MS['within a host']:g} ms by shared memory, "
         f"{_FACTS_MS['between hosts']:g} ms by TCP",
     ]
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.children import child
+from tests.unit.cli.typed import hocket
 from tests.unit.runtimes.paramserver.least_squares import (
     LeastSquares,
     SparseLeastSquares,
@@ -398,31 +399,18 @@ def test_a_host_that_is_killed_is_named_by_all_others() -> None:
 def test_processes_that_pretend_to_be_hosts_train_as_one_does(tmp_path: Path) -> None:
     data = tmp_path / "ratings.txt"
     generate("nmf", data, scale=1e-3)
-    command = [
-        sys.executable,
-        "-m",
-        "hocket",
-        "paramserver",
-        "nmf",
-        "--data",
-        str(data),
-        "--epochs",
-        "3",
-        "--workers",
-        "1",
-    ]
-    bare = {k: v for k, v in os.environ.items() if not k.startswith("HOCKET_")}
-    alone = subprocess.run([*command, "--json"], env=bare, capture_output=True, text=True, check=True).stdout
-    meeting = {"NNODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    hosts = [
-        subprocess.Popen(
-            [*command, "--json"], env={**bare, **meeting, "NODE_RANK": str(rank)}, stdout=subprocess.PIPE, text=True
-        )
-        for rank in range(2)
-    ]
-    said = [host.communicate()[0] for host in hosts]
-    assert [host.returncode for host in hosts] == [0, 0]
-    one, two = ([json.loads(line)["objective"] for line in text.splitlines()] for text in (alone, said[0]))
+    words = ["paramserver", "nmf", "--data", str(data), "--epochs", "3", "--workers", "1", "--json"]
+    alone = hocket(*words).stdout
+    env = {k: v for k, v in os.environ.items() if not k.startswith("HOCKET_")}
+    env |= {"NNODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    command = [sys.executable, "-m", "hocket", *words]
+    with (
+        child(command, env={**env, "NODE_RANK": "1"}, stdout=subprocess.PIPE, text=True) as second,
+        child(command, env={**env, "NODE_RANK": "0"}, stdout=subprocess.PIPE, text=True) as first,
+    ):
+        said = first.communicate()[0]
+        assert second.communicate()[0] == ""  # Only host 0 tells.
+        assert (first.returncode, second.returncode) == (0, 0)
+    one, two = ([json.loads(line)["objective"] for line in text.splitlines()] for text in (alone, said))
     assert len(one) == 3
     assert two == pytest.approx(one, rel=1e-5)
-    assert said[1] == ""  # Only host 0 tells.
