@@ -79,7 +79,7 @@ def take_pictures(home: str) -> None:
             page.wait_for_timeout(1500)
         page.screenshot(path=IMAGES / "page_past.png")
         page.goto(f"{url}/#/submit")
-        page.get_by_label("Command").fill("torchrun --nproc_per_node=4 train.py --lr 0.1")
+        page.get_by_label("Command", exact=True).fill("torchrun --nproc_per_node=4 train.py --lr 0.1")
         page.get_by_label("GPUs", exact=True).fill("4,8,16")
         page.get_by_label("Until").fill("acc >= 92% within 2h")
         page.get_by_label("Environment").fill("DATA=/data/imagenet")

@@ -141,7 +141,12 @@ export class WhatIf {
 
   _show(result) {
     for (const lanes of this.lanes) lanes.close();
-    const { rows: [recorded, , changed], band } = result;
+    const { rows: [recorded, , changed], band, in_both } = result;
+    const isSame = in_both.jobs === recorded.finished && in_both.jobs === changed.finished; // Else other jobs are in the numbers.
+    const differs = (name, sign) => {
+      if (name === "jct_mean_s") return difference(in_both.whatif_s, in_both.recorded_s, sign);
+      return isSame ? difference(changed[name], recorded[name], sign) : ["", ""];
+    };
     this.lanes = result.schedules.map(({ held }) => this._lanesOf(result, held));
     const sentence = band.share === null ? "No job ended in both runs, so that they cannot be compared."
       : `How far to trust it: run again, the recorded policy differs by ${percent(band.share)} from what was recorded in mean completion time; 95 % of the jobs differ by at most ${percent(band.jobs_p95_share ?? 0)} of their own.`;
@@ -153,10 +158,11 @@ export class WhatIf {
           h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Run"), COLUMNS.map(([label]) => h("th", { scope: "col" }, label)))),
           h("tbody", {}, result.rows.map((row) => h("tr", {}, h("th", { scope: "row" }, row.label), COLUMNS.map(([, name, words]) => h("td", {}, words(row[name]))))),
             h("tr", {}, h("th", { scope: "row" }, "Difference to the record"), COLUMNS.map(([, name, , sign]) => {
-              const [text, kind] = difference(changed[name], recorded[name], sign);
+              const [text, kind] = differs(name, sign);
               return h("td", { class: kind }, text, kind ? h("span", { class: "unseen" }, ` (${kind})`) : null);
             }))))),
         h("p", { class: "band" }, sentence),
+        isSame ? null : h("p", { class: "muted small" }, `The difference is over the ${number(in_both.jobs)} jobs that ended in both; the other numbers are of different jobs.`),
         h("ul", { class: "notes" }, result.notes.map((note) => h("li", {}, note)))),
       result.schedules.map(({ label }, n) => h("section", { class: "card devices", "aria-label": label }, h("header", {}, h("h2", {}, label)), this.lanes[n].element)),
       h("section", { class: "card" }, h("header", {}, h("h2", {}, "Jobs that differ most")),

@@ -80,6 +80,7 @@ def what_if(request: WhatIfRequest, say: Say) -> dict[str, Any]:
             _row(new, changed.summary),
         ],
         "band": band(recorded, same.account),
+        "in_both": _in_both(recorded, changed.account),
         "notes": list(_notes(rebuilt, request.policy, changed.extrapolated)),
         "nodes": [_node(node) for node in rebuilt.workload.nodes],
         "range_s": [
@@ -173,6 +174,17 @@ def _held(found: Account, zero_s: float) -> list[dict[str, Any]]:
         )
         open_[span.job, gpus] = spans[-1]
     return spans[-MOST_SPANS:]
+
+
+def _in_both(recorded: Account, changed: Account) -> dict[str, Any]:
+    """Mean completion times over the jobs that ended in both runs: of jobs that did not, one run has no time."""
+    then = {r.job.id for r in recorded.jobs if r.jct_s is not None}
+    compared = band(recorded, changed)
+    return {
+        "jobs": sum(1 for r in changed.jobs if r.jct_s is not None and r.job.id in then),
+        "recorded_s": compared.jct_mean_recorded_s,
+        "whatif_s": compared.jct_mean_again_s,
+    }
 
 
 def _differences(recorded: Account, changed: Account) -> list[dict[str, Any]]:

@@ -40,6 +40,11 @@ def test_it_says_what_the_command_says(journal: str) -> None:
         assert row["utilisation"] == expected["utilisation"]["gpus"]
     assert found["band"].share == told["band"]["share"]
     assert [row["label"] for row in found["rows"]] == ["fifo, recorded", "fifo, run again", "fair, what if"]
+    assert found["in_both"] == {
+        "jobs": 61,
+        "recorded_s": pytest.approx(told["recorded"]["jct_mean_s"]),
+        "whatif_s": pytest.approx(told["whatif"][0]["jct_mean_s"]),
+    }
     changes = [abs(job["whatif_s"] - job["recorded_s"]) for job in found["jobs"]]
     assert changes == sorted(changes, reverse=True)
     assert changes[0] > 0
