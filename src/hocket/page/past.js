@@ -52,7 +52,7 @@ export class Past {
     this._isClosed = this._isAsking = false;
     this.canvas = h("canvas", { class: "density", "aria-hidden": "true", onclick: (event) => this._onClick(event) });
     this.slider = h("input", {
-      type: "range", class: "time-slider", min: "0", max: String(STEPS), step: "1", "aria-label": "Time",
+      type: "range", class: "time-slider", min: "0", max: String(STEPS), step: "1", "aria-label": "Time", disabled: true, // until its range is known
       oninput: () => this._go({ time: timeAt(Number(this.slider.value), this.range) }),
     });
     const step = (label, title, target) => h("button", { type: "button", title, "aria-label": title, onclick: () => this._goTo(target()) }, label);
@@ -121,6 +121,7 @@ export class Past {
     try {
       const { buckets } = await get(`v1/cycles?buckets=${BUCKETS}`);
       this.buckets = buckets;
+      this.slider.disabled = false;
       this._place();
     } catch (error) {
       if (!this._isClosed && this.shown === null) this._say(error);
