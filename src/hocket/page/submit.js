@@ -186,7 +186,7 @@ export class Submit {
     if (this._role === "read") return;
     this._isChecking = true;
     try {
-      const { jobs: [found] } = await post("v1/jobs?check=true", { said: [this.said()] });
+      const { jobs: [found] } = await post("v1/jobs?check=true", { options: [this.said()] });
       if (!this.isClosed && !this._isDue) this._show(found);
     } catch (error) {
       setText(this.status, error.message);
@@ -226,13 +226,13 @@ export class Submit {
     this._isSending = this.button.disabled = true;
     try {
       const said = this.said();
-      const { jobs: [found] } = await post("v1/jobs?check=true", { said: [said] });
+      const { jobs: [found] } = await post("v1/jobs?check=true", { options: [said] });
       this._show(found, true);
       if (found.refused) {
         this._reveal();
         return;
       }
-      const told = await post("v1/jobs", { said: [said] });
+      const told = await post("v1/jobs", { options: [said] });
       const refused = told.jobs.filter((job) => job.refused);
       for (const { refused: why } of refused.slice(0, 3)) notice(why, { kind: "warning", stays_ms: 15_000 });
       const ids = told.jobs.filter((job) => !job.refused).map((job) => job.id);

@@ -41,11 +41,11 @@ class CallBody(Struct, frozen=True):
     """The jobs of a call, as they came: specs, or what users write by the names of options and of keys in files."""
 
     given: list[Any]
-    is_said: bool
+    has_options: bool
 
 
 def read_body(body: bytes, owner: str = "") -> CallBody:
-    """`{"jobs": [...], "owner": ...}`, or `said` instead of `jobs`. Raises SpecError.
+    """`{"jobs": [...], "owner": ...}`, or `options` instead of `jobs`. Raises SpecError.
 
     `owner` has those that name none; if that is empty, the owner that the call names.
     """
@@ -53,16 +53,16 @@ def read_body(body: bytes, owner: str = "") -> CallBody:
         given = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SpecError(f"the body must be JSON: {error}") from error
-    key = "said" if isinstance(given, dict) and "said" in given else "jobs"
+    key = "options" if isinstance(given, dict) and "options" in given else "jobs"
     if not isinstance(given, dict) or not isinstance(given.get(key), list) or not set(given) <= {key, "owner"}:
-        raise SpecError('the body must be {"jobs": [...]} or {"said": [...]}, with or without "owner"')
+        raise SpecError('the body must be {"jobs": [...]} or {"options": [...]}, with or without "owner"')
     if not 1 <= len(given[key]) <= CALL_LIMIT:
         raise SpecError(f"{key} must be 1 to {CALL_LIMIT:,}, not {len(given[key]):,}")
     owner = owner or given.get("owner", "")
     for each in given[key]:
         if owner and isinstance(each, dict) and not each.get("owner"):
             each["owner"] = owner
-    return CallBody(given[key], key == "said")
+    return CallBody(given[key], key == "options")
 
 
 def read_requests(body: bytes, owner: str = "") -> list[JobRequest]:
@@ -71,9 +71,9 @@ def read_requests(body: bytes, owner: str = "") -> list[JobRequest]:
     found = []
     for n, given in enumerate(call.given):
         try:
-            found.append(read_request(read_said(given) if call.is_said else given))
+            found.append(read_request(read_said(given) if call.has_options else given))
         except (SpecError, FieldProblem) as error:
-            raise SpecError(f"{'said' if call.is_said else 'jobs'}[{n}]: {error}") from error
+            raise SpecError(f"{'options' if call.has_options else 'jobs'}[{n}]: {error}") from error
     return found
 
 

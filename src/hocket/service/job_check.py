@@ -48,7 +48,7 @@ def check(
     if len(call.given) > CHECK_LIMIT:
         raise SpecError(f"a check is of 1 to {CHECK_LIMIT:,} jobs, not {len(call.given):,}")
     judge = _Judge(intake, policy, may_submit)
-    return [judge.said(each) if call.is_said else judge.spec(each) for each in call.given]
+    return [judge.said(each) if call.has_options else judge.spec(each) for each in call.given]
 
 
 class _Judge(Struct, frozen=True):

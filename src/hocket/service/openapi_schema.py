@@ -40,11 +40,11 @@ def submission_schema() -> dict[str, Any]:
     """What `POST /v1/jobs` reads."""
     return {
         "type": "object",
-        "anyOf": [{"required": ["jobs"]}, {"required": ["said"]}],
+        "anyOf": [{"required": ["jobs"]}, {"required": ["options"]}],
         "additionalProperties": False,
         "properties": {
             "jobs": {"type": "array", "minItems": 1, "maxItems": CALL_LIMIT, "items": schema_of(JobSpec)},
-            "said": {
+            "options": {
                 "type": "array",
                 "minItems": 1,
                 "maxItems": CALL_LIMIT,

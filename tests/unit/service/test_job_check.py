@@ -5,7 +5,7 @@ import pytest
 
 def checked(client, **said):
     """What came of checking a job that was described in words."""
-    answer = client.post("/v1/jobs?check=true", {"said": [said]})
+    answer = client.post("/v1/jobs?check=true", {"options": [said]})
     assert answer.status == 200, answer.text
     (found,) = answer.json()["jobs"]
     return found
@@ -23,13 +23,13 @@ def test_a_good_job_is_shown_as_it_would_be_and_not_submitted(client, engine):
 
 
 def test_what_was_said_can_be_submitted_too(client):
-    told = client.post("/v1/jobs", {"said": [{"command": "true", "name": "net", "gpus": "2", "until": "for 2h"}]})
+    told = client.post("/v1/jobs", {"options": [{"command": "true", "name": "net", "gpus": "2", "until": "for 2h"}]})
     assert told.json()["jobs"] == [{"id": "net", "refused": ""}]
     job = client.get("/v1/jobs/net").json()["job"]
     assert (job["sizes"], job["until"]) == ([2], "for 2h")
-    again = client.post("/v1/jobs", {"said": [{"command": "true", "gpus": "many"}]})
+    again = client.post("/v1/jobs", {"options": [{"command": "true", "gpus": "many"}]})
     assert again.status == 400
-    assert again.json()["error"].startswith("said[0]: gpus must be numbers of GPUs")
+    assert again.json()["error"].startswith("options[0]: gpus must be numbers of GPUs")
 
 
 def test_every_wrong_field_is_named_and_the_rest_is_written(client):
@@ -77,15 +77,15 @@ def test_a_check_leaves_alone_what_is_for_the_controllers_thread_only(client, en
 
 def test_the_texts_of_a_refusal_are_those_of_a_submission_in_words(client):
     (would,) = client.post("/v1/jobs?check=true", {"jobs": [{"command": ["true"], "gpus": 8}]}).json()["jobs"]
-    assert (would["command_line"], would["toml"]) == ("", ""), "a spec was not said in words"
+    assert (would["command_line"], would["toml"]) == ("", ""), "a spec has no options"
 
 
 def test_secrets_do_not_come_back(client):
-    found = client.post("/v1/jobs?check=true", {"said": [{"command": "true", "secret": {"KEY": "s3cret"}}]})
+    found = client.post("/v1/jobs?check=true", {"options": [{"command": "true", "secret": {"KEY": "s3cret"}}]})
     assert found.status == 200
     assert "s3cret" not in found.text
     assert "--secret KEY" in found.json()["jobs"][0]["command_line"]
-    wrong = client.post("/v1/jobs?check=true", {"said": [{"command": "true", "secret": {"9": "s3cret"}}]})
+    wrong = client.post("/v1/jobs?check=true", {"options": [{"command": "true", "secret": {"9": "s3cret"}}]})
     assert "secret" in wrong.json()["jobs"][0]["problems"]
     assert "s3cret" not in wrong.text
 
@@ -94,7 +94,7 @@ def test_a_user_checks_jobs_of_its_owner(with_token):
     ana = with_token("user", owner="ana")
     assert checked(ana, command="true")["job"]["owner"] == "ana"
     assert "owner must be that or empty" in checked(ana, command="true", owner="bob")["refused"]
-    assert with_token("read").post("/v1/jobs?check=true", {"said": [{"command": "true"}]}).status == 403
+    assert with_token("read").post("/v1/jobs?check=true", {"options": [{"command": "true"}]}).status == 403
 
 
 def test_options_that_have_no_effect_are_told(client):
@@ -106,12 +106,12 @@ def test_options_that_have_no_effect_are_told(client):
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        ({"said": [3]}, 200),
-        ({"said": []}, 400),
-        ({"said": [{}], "jobs": [{}]}, 400),
-        ({"said": {}}, 400),
-        ({"said": [{}] * 101}, 400),
-        ({"said": [{"env": 3, "secret": 3, "cwd": 3, "command": 3, "progress": [], "deadline": {}, "x\n": None}]}, 200),
+        ({"options": [3]}, 200),
+        ({"options": []}, 400),
+        ({"options": [{}], "jobs": [{}]}, 400),
+        ({"options": {}}, 400),
+        ({"options": [{}] * 101}, 400),
+        ({"options": [{"env": 3, "secret": 3, "cwd": 3, "command": 3, "progress": [], "deadline": {}, "x\n": None}]}, 200),
     ],
 )
 def test_odd_bodies_are_refused_in_words(client, body, status):
@@ -127,4 +127,4 @@ def test_what_a_form_needs_is_told_of_every_field(client):
     assert fields["preempt"]["choices"] == ["always", "saved", "never"]
     assert fields["warm"]["reads"] == "flag"
     assert "export_all" not in fields
-    assert client.post("/v1/jobs?check=perhaps", {"said": [{}]}).status == 422
+    assert client.post("/v1/jobs?check=perhaps", {"options": [{}]}).status == 422
