@@ -1,0 +1,24 @@
+"""One Ray cluster for all tests here; they are skipped where Ray is not installed (`make test-ray` installs it)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.ray.cluster import RayCluster
+
+pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RayCluster]:
+    """A head without cores, and the nodes n1, n2 and n3."""
+    from tests.ray.cluster import RayCluster
+
+    with RayCluster() as found:
+        for name in ("n1", "n2", "n3"):
+            found.add_node(name)
+        yield found
