@@ -1,9 +1,10 @@
 """A controller on a real Ray cluster: its nodes run jobs, whatever is killed, and get back what they had lent."""
 
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
-from tests.live.controller import awaited
+from tests.live.controller import LiveController, awaited
 from tests.live.processes import Found, below
 from tests.whole_lines import whole_lines
 
@@ -109,6 +110,26 @@ def test_agents_give_their_nodes_back_when_no_controller_comes(cluster: RayClust
         controller.kill()
         awaited(cluster.is_as_before, "nothing is reserved in Ray")
         awaited(lambda: not of_kind(tmp_path, "training") and not of_kind(tmp_path, "agent"), "nothing runs")
+
+
+@pytest.mark.slow
+def test_a_ray_of_its_own_survives_the_controllers_kill_and_ends_when_that_goes_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", gettempdir())  # A socket's path must be short.
+    options = ("--ray", "start", "--gpus", "2", "--cores", "1", "--ray-state", str(tmp_path / "nodes"))
+    with LiveController(tmp_path, *options) as controller:
+        controller.begin()
+        (row,) = controller.call("GET", "/v1/nodes")["nodes"]
+        assert (len(row["gpus"]), row["cores"]) == (2, 1.0)
+        (raylet,) = of_kind(tmp_path, "other", "/raylet ")
+
+        controller.kill()
+        controller.begin()
+        awaited(lambda: up_nodes(controller) == {row["id"]}, "the node is lent")
+        assert raylet.lives()
+        controller.down(grace_s=0.0)
+        assert not list(below(tmp_path))
 
 
 def logged_epochs(root: Path, job: str, node: str) -> list[int]:

@@ -23,6 +23,7 @@ from hocket.service.home import Home
 _log = logging.getLogger("hocket.service")
 _CONNECT_S = 180.0  # for Ray to answer, or to start on this machine
 _LEAVE_S = 240.0  # for agents to end, and for what they had to be given back
+_END_S = 60.0  # for the process to end when it is left alone
 _RESTART_S, _LONGEST_RESTART_S = 0.5, 30.0
 
 
@@ -50,6 +51,7 @@ class RayNodes:
         self._home, self._options = home, options
         self._namespace = f"hocket-{sha256(home.token.encode()).hexdigest()[:12]}"
         self._spec: WatchSpec | None = None
+        self._trouble = ""
         self._stopping = Flag()
         self._lock = Lock()
         self._child: subprocess.Popen[bytes] | None = None
@@ -100,16 +102,20 @@ class RayNodes:
         self.close()
 
     def close(self) -> None:
-        """End the process; what it has in Ray stays."""
+        """End the process; what it has in Ray stays, but for a Ray that it has just started."""
         self._stopping.set()
         child, self._child = self._child, None
         if child is not None:
-            child.kill()
-            child.wait()
-            for pipe in (child.stdin, child.stdout):
-                if pipe is not None:
-                    with suppress(OSError):
-                        pipe.close()
+            assert child.stdin is not None
+            assert child.stdout is not None
+            with suppress(OSError):
+                child.stdin.close()
+            try:
+                child.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+            child.stdout.close()
 
     def _launched(self) -> subprocess.Popen[bytes]:
         options = self._options
@@ -129,9 +135,12 @@ class RayNodes:
         answer = self._answer(child, _CONNECT_S)
         if answer is not None and "error" not in answer and self._spec is not None:
             self._send(child, said(self._spec))
+            self._trouble = ""
             return child
-        if answer is not None:
-            _log.warning("%s", answer.get("error"))
+        trouble = f"Ray at {self._options.address} does not answer" if answer is None else str(answer.get("error"))
+        if trouble != self._trouble:
+            self._trouble = trouble
+            _log.warning("%s; trying again", trouble)
         child.kill()
         child.wait()
         return None

@@ -56,7 +56,7 @@ def why_stop(actor_gone_s: float | None, raylet_lives: bool, silent_s: float, ke
     The actor is gone since `actor_gone_s` seconds, None: it is there. No controller has renewed the lease for
     `silent_s` beyond its end.
     """
-    if actor_gone_s is not None and not raylet_lives:
+    if not raylet_lives:  # Its actor may live on for a while, when Ray's head was killed.
         return "Ray has ended on this node"
     if actor_gone_s is not None and actor_gone_s > _ACTOR_S:
         return f"Ray has not started the agent's actor again within {_ACTOR_S:g} s"
@@ -71,6 +71,7 @@ class AgentKeeper:
     def __init__(self, spec: AgentSpec, folder: str) -> None:
         self._spec, self._folder = spec, folder
         self._began_s = boot_s()
+        self._sees_raylet = process(spec.raylet_pid) is not None  # not from within another container
         self._actor_gone_at: float | None = None
         self._agent: subprocess.Popen[bytes] | None = None
         self._restart_at, self._delay_s = 0.0, _RESTART_S
@@ -97,7 +98,7 @@ class AgentKeeper:
                     _log.warning("the actor has ended; Ray may start it again")
                     self._actor_gone_at, inputs = monotonic(), [self._signals]
             gone_s = None if self._actor_gone_at is None else monotonic() - self._actor_gone_at
-            raylet_lives = process(self._spec.raylet_pid) is not None
+            raylet_lives = not self._sees_raylet or process(self._spec.raylet_pid) is not None
             why = why_stop(gone_s, raylet_lives, self._silent_s(), self._spec.settings.keep_s)
             if LEAVE in said or why:
                 _log.log(logging.WARNING if why else logging.INFO, "leaves: %s", why or "the controller goes down")
@@ -231,7 +232,8 @@ def main() -> None:
     if wrong:
         _log.error("%s", wrong)
     if AgentKeeper(spec, folder).run():
-        os.write(1, b"over\n")
+        with suppress(OSError):  # The actor is gone.
+            os.write(1, b"over\n")
     os.close(lock)
 
 

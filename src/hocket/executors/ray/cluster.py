@@ -19,7 +19,15 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from hocket.executors.ray.agent_actor import AgentActor
 from hocket.executors.ray.messages import AgentSpec, Reserved
-from hocket.executors.ray.node_changes import Group, RayNode, actor_name, digests, gpu_kind, group_name, read_group_name
+from hocket.executors.ray.node_changes import (
+    NodeGroup,
+    RayNode,
+    actor_name,
+    digests,
+    gpu_kind,
+    group_name,
+    read_group_name,
+)
 
 _log = logging.getLogger("hocket.executors")
 _NODE = "ray.io/node-id"  # a label that every node has
@@ -27,7 +35,7 @@ _WAIT_S = 5.0  # for a placement group: what it asks for was free a moment ago
 _LEAVE_S = 150.0  # for an agent to stop its jobs and to end
 
 
-class NoRoom(Exception):
+class NotReserved(Exception):
     """What was free on a node is not free any more."""
 
 
@@ -46,7 +54,7 @@ class Cluster:
         """The address that Ray has for this machine."""
         return str(ray.util.get_node_ip_address())
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[NodeGroup]:
         """What is reserved for us."""
         running = digests(ray.util.list_named_actors())
         found = []
@@ -54,11 +62,11 @@ class Cluster:
             bundle: dict[str, float] = next(iter(row["bundles"].values()), {})
             reserved = Reserved(bundle.get("CPU", 0.0), int(bundle.get("GPU", 0)), bundle.get("memory", 0.0))
             is_ready = row["state"] == "CREATED"
-            found.append(Group(node, node_id, reserved, is_ready, running.get((node, node_id), "")))
+            found.append(NodeGroup(node, node_id, reserved, is_ready, running.get((node, node_id), "")))
         return found
 
     def reserve(self, node: RayNode, name: str, reserved: Reserved) -> None:
-        """Have Ray reserve it. Raises NoRoom, and leaves nothing behind then."""
+        """Have Ray reserve it. Raises NotReserved, and leaves nothing behind then."""
         wanted = {"CPU": reserved.cpus, "GPU": float(reserved.gpus), "memory": reserved.mem_bytes}
         made = placement_group(
             [{resource: amount for resource, amount in wanted.items() if amount}],
@@ -69,9 +77,9 @@ class Cluster:
         )
         if not made.wait(_WAIT_S):
             remove_placement_group(made)
-            raise NoRoom(f"Ray has not reserved {reserved.cpus:g} CPUs and {reserved.gpus} GPUs of node '{name}'")
+            raise NotReserved(f"Ray has not reserved {reserved.cpus:g} CPUs and {reserved.gpus} GPUs of it")
 
-    def start(self, group: Group, spec: AgentSpec) -> ray.ObjectRef[str]:
+    def start(self, group: NodeGroup, spec: AgentSpec) -> ray.ObjectRef[str]:
         """Start the actor of a group; the version of Hocket on that node when its agent is started."""
         (made,) = (row for row, node, node_id in self._rows() if (node, node_id) == (group.node, group.node_id))
         actor = ray.remote(AgentActor).options(
@@ -86,13 +94,13 @@ class Cluster:
         started: ray.ObjectRef[str] = actor.remote(msgspec.json.encode(spec)).version.remote()
         return started
 
-    def end_actor(self, group: Group) -> None:
+    def end_actor(self, group: NodeGroup) -> None:
         """End the actor of a group, if it has one. Its agent and the jobs go on for a while."""
         if group.digest:
             with suppress(ValueError):  # It ended just now.
                 ray.kill(ray.get_actor(actor_name(group.node, group.node_id, group.digest)), no_restart=True)
 
-    def remove(self, group: Group) -> None:
+    def remove(self, group: NodeGroup) -> None:
         """End the actor of a group, and give back what was reserved."""
         self.end_actor(group)
         for row, node, node_id in self._rows():
@@ -104,7 +112,7 @@ class Cluster:
         present = {(node, node_id) for _row, node, node_id in self._rows()}
         for which, digest in digests(ray.util.list_named_actors()).items():
             if which not in present:
-                self.end_actor(Group(*which, Reserved(0.0), digest=digest))
+                self.end_actor(NodeGroup(*which, Reserved(0.0), digest=digest))
 
     def leave(self) -> None:
         """Have all agents stop their jobs and end, then give everything back."""
@@ -137,7 +145,7 @@ def ray_node(row: dict[str, Any], free: dict[str, float]) -> RayNode:
     return RayNode(row["NodeID"], name, row["NodeManagerAddress"], row["Alive"], row["Resources"], free)
 
 
-def kind_on(nodes: list[RayNode], group: Group) -> str:
+def kind_on(nodes: list[RayNode], group: NodeGroup) -> str:
     """The kind of the GPUs that a group has."""
     return next((gpu_kind(node.total) for node in nodes if node.id == group.node_id and group.reserved.gpus), "")
 

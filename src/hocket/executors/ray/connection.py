@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 
 AUTO, START = "auto", "start"
 _LOOK_S = 10.0  # for Ray's port to be reached
+_GONE = "RAY_gcs_rpc_server_reconnect_timeout_s", "20"  # Then Ray ends this process; its own default is a minute.
 _VERSIONS = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
 LEAST = (2, 50)  # earlier ones cannot bind a placement group to a node
 
@@ -18,6 +20,7 @@ class NoRay(ValueError):
 def connect(address: str, namespace: str) -> None:
     """Connect this process. Raises NoRay."""
     ray_at = checked_address(address)
+    os.environ.setdefault(*_GONE)
     try:
         import ray
     except ImportError as error:

@@ -26,7 +26,7 @@ class RayNode(Struct, frozen=True):
     free: dict[str, float] = {}
 
 
-class Group(Struct, frozen=True):
+class NodeGroup(Struct, frozen=True):
     """A placement group of ours, and the actor in it; its name is all that is kept of them."""
 
     node: str
@@ -39,9 +39,9 @@ class Group(Struct, frozen=True):
 class Changes(Struct, frozen=True):
     """What to do next. Nothing is done twice: what comes of it is looked at before the next changes."""
 
-    remove: tuple[Group, ...] = ()  # Its node is gone.
-    replace: tuple[Group, ...] = ()  # Its agent has other settings.
-    start: tuple[Group, ...] = ()  # It has no agent.
+    remove: tuple[NodeGroup, ...] = ()  # Its node is gone.
+    replace: tuple[NodeGroup, ...] = ()  # Its agent has other settings.
+    start: tuple[NodeGroup, ...] = ()  # It has no agent.
     reserve: tuple[tuple[RayNode, str], ...] = ()  # a node that has nothing of ours, and the name that it gets
 
 
@@ -73,7 +73,7 @@ def digests(names: Iterable[str]) -> dict[tuple[str, str], str]:
     return found
 
 
-def changes(nodes: Iterable[RayNode], groups: Iterable[Group], digest: str) -> Changes:
+def changes(nodes: Iterable[RayNode], groups: Iterable[NodeGroup], digest: str) -> Changes:
     """What leads from these groups to one with an agent for every node that is alive."""
     alive = {node.id: node for node in nodes if node.is_alive}
     of_alive = {group.node_id: group for group in groups if group.node_id in alive}

@@ -12,9 +12,9 @@ import ray
 
 from hocket.agent.node.controller_link import Away, CallRefused, Credentials, Gone, Link
 from hocket.agent.node.controllers import Controllers
-from hocket.executors.ray.cluster import Cluster, NoRoom, kind_on
+from hocket.executors.ray.cluster import Cluster, NotReserved, kind_on
 from hocket.executors.ray.messages import LEAVE, AgentSpec, WatchSpec
-from hocket.executors.ray.node_changes import Group, RayNode, actor_name, changes, reservation
+from hocket.executors.ray.node_changes import NodeGroup, RayNode, actor_name, changes, reservation
 
 _log = logging.getLogger("hocket.executors")
 _EVERY_S = 1.0  # between looks
@@ -32,7 +32,8 @@ class Watch:
         controllers = Controllers(self._settings.url, "", spec.ca_file)
         self._link = Link(controllers, Credentials(spec.token_file, spec.ca_file))
         self._later: dict[str, float] = {}  # node id → when to try it again
-        self._starting: dict[ray.ObjectRef[str], Group] = {}
+        self._told: dict[str, str] = {}  # node id → why it has no agent, as it was logged last
+        self._starting: dict[ray.ObjectRef[str], NodeGroup] = {}
         self._trouble = ""
 
     @staticmethod
@@ -78,22 +79,27 @@ class Watch:
     def _reserve(self, node: RayNode, name: str) -> None:
         self._later[node.id] = monotonic() + _LATER_S
         if self._spec.is_local and node.address != self._here and not node.address.startswith("127."):
-            said = "node '%s' is another machine (%s), and the controller listens at %s only: see --listen"
-            _log.error(said, name, node.address, self._settings.url, extra={"node": name})
+            why = f"it is another machine ({node.address}), and the controller listens at {self._settings.url} only"
+            self._tell(node, name, f"{why}: see --listen", logging.ERROR)
             return
         reserved = reservation(node, self._spec.gpus, self._spec.cores)
         if reserved is None:
-            _log.info("node '%s' gets no agent: no core of it is free in Ray", name, extra={"node": name})
+            self._tell(node, name, "no core of it is free in Ray")
             return
         try:
             self._cluster.reserve(node, name, reserved)
-        except NoRoom as error:
-            _log.info("%s; trying again later", error, extra={"node": name})
+        except NotReserved as error:
+            self._tell(node, name, str(error))
             return
         said = "node '%s' is reserved: %g CPUs, %d GPUs"
         _log.info(said, name, reserved.cpus, reserved.gpus, extra={"node": name})
 
-    def _start(self, group: Group, gpu_kind: str) -> None:
+    def _tell(self, node: RayNode, name: str, why: str, level: int = logging.INFO) -> None:
+        if self._told.get(node.id) != why:
+            self._told[node.id] = why
+            _log.log(level, "node '%s' gets no agent: %s", name, why, extra={"node": name})
+
+    def _start(self, group: NodeGroup, gpu_kind: str) -> None:
         actor = actor_name(group.node, group.node_id, self._settings.digest)
         reserved = msgspec.structs.replace(group.reserved, gpu_kind=gpu_kind)
         spec = AgentSpec(group.node, actor, self._new_token(group.node), self._settings, reserved)

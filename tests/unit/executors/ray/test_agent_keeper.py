@@ -25,7 +25,6 @@ SPEC = AgentSpec("n1", "n1@abc#1", "hkt_secret", SETTINGS, Reserved(3.0, 2, 3 <<
 
 def test_an_agent_stays_while_its_actor_and_the_controller_are_there() -> None:
     assert why_stop(None, True, -10.0, 600.0) == ""
-    assert why_stop(None, False, -10.0, 600.0) == ""  # The actor lives, so Ray does: its process is not seen from here.
 
 
 def test_an_agent_waits_for_its_actor_to_be_restarted_but_not_for_ever() -> None:
@@ -35,6 +34,7 @@ def test_an_agent_waits_for_its_actor_to_be_restarted_but_not_for_ever() -> None
 
 def test_an_agent_leaves_at_once_when_ray_has_ended_on_its_node() -> None:
     assert why_stop(0.0, False, -10.0, 600.0) == "Ray has ended on this node"
+    assert why_stop(None, False, -10.0, 600.0) == "Ray has ended on this node"
 
 
 def test_an_agent_leaves_when_no_controller_has_answered_for_long() -> None:

@@ -3,7 +3,7 @@
 from hocket.executors.ray.messages import Reserved
 from hocket.executors.ray.node_changes import (
     Changes,
-    Group,
+    NodeGroup,
     RayNode,
     actor_name,
     changes,
@@ -21,8 +21,8 @@ def node(node_id: str, name: str = "box", alive: bool = True, **free: float) -> 
     return RayNode(node_id, name, "10.0.0.1", alive, dict(free), dict(free))
 
 
-def group(node_id: str, name: str = "box", digest: str = NOW, is_ready: bool = True) -> Group:
-    return Group(name, node_id, Reserved(1.0), is_ready, digest)
+def group(node_id: str, name: str = "box", digest: str = NOW, is_ready: bool = True) -> NodeGroup:
+    return NodeGroup(name, node_id, Reserved(1.0), is_ready, digest)
 
 
 def test_a_cluster_in_which_every_node_has_its_agent_needs_no_change() -> None:
