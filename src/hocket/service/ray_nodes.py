@@ -120,7 +120,7 @@ class RayNodes:
     def _launched(self) -> subprocess.Popen[bytes]:
         options = self._options
         command = [sys.executable, "-P", "-m", "hocket.executors.ray", options.address, self._namespace]
-        command += [str(self._home.path / "ray_head.json"), "--log-file", str(self._home.log), *options.log_options]
+        command += [str(self._home.ray_head), "--log-file", str(self._home.log), *options.log_options]
         command += [] if options.gpus is None else ["--gpus", str(options.gpus)]
         command += [] if options.cores is None else ["--cores", f"{options.cores:g}"]
         with open(self._home.log, "ab") as log:

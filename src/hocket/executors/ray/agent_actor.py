@@ -23,6 +23,7 @@ from hocket.agent.node.state_folder import safe_name
 from hocket.agent.process_tree import read
 from hocket.executors.ray.messages import LEAVE, AgentSpec, said
 
+_CALLS = ("RAY_AUTH_", "RAY_USE_TLS", "RAY_TLS_")  # variables that a process needs to call a secured Ray
 _RESTART_S = 1.0
 _LEAVE_S = 140.0  # for jobs to be stopped; less than whoever asks waits
 
@@ -35,6 +36,7 @@ class AgentActor:
         self._spec = replace(
             known,
             ray_address=ray.get_runtime_context().gcs_address,
+            ray_environment={name: value for name, value in os.environ.items() if name.startswith(_CALLS)},
             raylet_pid=int(os.environ.get("RAY_RAYLET_PID") or os.getppid()),
             visible=os.environ.get(VISIBLE) if known.reserved.gpus else "",
         )

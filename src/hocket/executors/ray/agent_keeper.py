@@ -155,7 +155,8 @@ class AgentKeeper:
         spec = self._spec
         command = [sys.executable, "-P", "-m", "hocket.executors.ray.remove"]
         command += [spec.ray_address, spec.settings.namespace, spec.actor]
-        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)
+        env = {**os.environ, **spec.ray_environment}
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False, env=env)
 
 
 def _end_with_parent() -> None:

@@ -62,6 +62,7 @@ class AgentSpec(Struct, frozen=True):
     reserved: Reserved
     # These are known on the node only:
     ray_address: str = ""
+    ray_environment: dict[str, str] = {}  # what is needed to call Ray
     raylet_pid: int = 0
     visible: str | None = None  # CUDA_VISIBLE_DEVICES: the GPUs that Ray has reserved
 
