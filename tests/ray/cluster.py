@@ -52,6 +52,10 @@ class RayCluster:
         """Remove what a test that failed has left."""
         for row in ray.util.list_named_actors(all_namespaces=True):
             ray.kill(ray.get_actor(row["name"], row["namespace"]))
+        self.remove_groups()
+
+    def remove_groups(self) -> None:
+        """Remove all placement groups, and with them the actors in them."""
         for row in placement_group_table().values():
             if row["state"] != "REMOVED":
                 remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(row["placement_group_id"]))))

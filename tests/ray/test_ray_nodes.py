@@ -1,7 +1,6 @@
 """A controller on a real Ray cluster: its nodes run jobs, whatever is killed, and get back what they had lent."""
 
 from pathlib import Path
-from tempfile import gettempdir
 
 import pytest
 from tests.live.controller import LiveController, awaited
@@ -40,7 +39,9 @@ def test_jobs_run_on_all_nodes_which_no_other_user_of_ray_gets_until_the_control
 
 
 @pytest.mark.slow
-def test_a_job_does_not_notice_the_end_of_its_actor_nor_of_the_controller(cluster: RayCluster, tmp_path: Path) -> None:
+def test_a_job_does_not_notice_the_end_of_its_actor_of_the_controller_or_of_what_was_reserved(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
     with guest(cluster, tmp_path) as controller:
         submit(controller, "steady", 600, 1.0)
         await_running(controller, "steady")
@@ -65,6 +66,11 @@ def test_a_job_does_not_notice_the_end_of_its_actor_nor_of_the_controller(cluste
         assert training.lives()
         assert len(controller.call("GET", "/v1/jobs/steady")["attempt_list"]) == 1
         assert cluster.groups() == groups
+
+        cluster.remove_groups()  # as its administrator may
+        awaited(lambda: len(cluster.groups()) == 3 and len(actor_processes()) == 3, "all nodes are reserved again")
+        awaited(lambda: up_nodes(controller) == {"n1", "n2", "n3"}, "all nodes are lent again")
+        assert training.lives()
         controller.down(grace_s=0.0)
         assert cluster.is_as_before()
 
@@ -114,9 +120,8 @@ def test_agents_give_their_nodes_back_when_no_controller_comes(cluster: RayClust
 
 @pytest.mark.slow
 def test_a_ray_of_its_own_survives_the_controllers_kill_and_ends_when_that_goes_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("RAY_TMPDIR", gettempdir())  # A socket's path must be short.
     options = ("--ray", "start", "--gpus", "2", "--cores", "1", "--ray-state", str(tmp_path / "nodes"))
     with LiveController(tmp_path, *options) as controller:
         controller.begin()

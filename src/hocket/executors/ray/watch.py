@@ -18,6 +18,7 @@ from hocket.executors.ray.node_changes import NodeGroup, RayNode, actor_name, ch
 
 _log = logging.getLogger("hocket.executors")
 _EVERY_S = 1.0  # between looks
+_LEAVING_S = 300.0  # for an agent whose node is lost to Ray, but not to us, to stop its jobs
 _LATER_S = 30.0  # before a node that has no room, or where no agent starts, is tried again
 
 
@@ -34,6 +35,7 @@ class Watch:
         self._later: dict[str, float] = {}  # node id → when to try it again
         self._told: dict[str, str] = {}  # node id → why it has no agent, as it was logged last
         self._starting: dict[ray.ObjectRef[str], NodeGroup] = {}
+        self._revoke_at: dict[str, float] = {}  # node that is lost → when its token is revoked
         self._trouble = ""
 
     @staticmethod
@@ -43,7 +45,6 @@ class Watch:
 
     def run(self, orders: RawIOBase) -> bool:
         """Until the controller is gone, False; or until it says to leave and nothing is left, True."""
-        self._cluster.end_strays()
         while True:
             self._look()
             if select.select([orders], [], [], _EVERY_S)[0]:
@@ -57,10 +58,12 @@ class Watch:
         try:
             nodes = self._cluster.nodes()
             self._see_started()
+            self._cluster.end_strays()
             found = changes(nodes, self._cluster.groups(), self._settings.digest)
             for group in found.remove:
                 _log.warning("node '%s' has left Ray", group.node, extra={"node": group.node})
                 self._cluster.remove(group)
+                self._revoke_at[group.node] = monotonic() + _LEAVING_S
             for group in found.replace:
                 _log.info("the agent of node '%s' gets new settings", group.node, extra={"node": group.node})
                 self._cluster.end_actor(group)
@@ -70,8 +73,10 @@ class Watch:
             for node, name in found.reserve:
                 if monotonic() >= self._later.get(node.id, 0.0):
                     self._reserve(node, name)
+            self._revoke_tokens()
             self._trouble = ""
-        except (Away, Gone, CallRefused, ray.exceptions.RayError, OSError, RuntimeError) as error:
+        # A ValueError is Ray's, for a name that it has not freed yet.
+        except (Away, Gone, CallRefused, ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
                 _log.warning("%s; trying again", self._trouble)
@@ -121,9 +126,15 @@ class Watch:
     def _new_token(self, node: str) -> str:
         """A token that is good for this node only, in place of an earlier one."""
         name = token_name(node)
+        self._revoke_at.pop(node, None)
         body = msgspec.json.encode({"name": name, "role": "agent", "node": node})
         self._revoke(name)
         return str(msgspec.json.decode(self._link.call("POST", "/v1/tokens", body))["token"])
+
+    def _revoke_tokens(self) -> None:
+        for node in [node for node, at in self._revoke_at.items() if monotonic() >= at]:
+            self._revoke(token_name(node))
+            del self._revoke_at[node]
 
     def _revoke(self, name: str) -> None:
         try:
