@@ -26,10 +26,10 @@ class RayCluster:
         self.address: str = self._raylets.address
         ray.init(self.address, logging_level="critical", log_to_driver=False)
 
-    def add_node(self, name: str) -> Any:
-        """A node of one core and one GPU; what can kill it."""
+    def add_node(self, name: str, gpus: int = 1, cpus: int = 1) -> Any:
+        """A node with so many cores and GPUs; what can kill it."""
         arguments = {"object_store_memory": _SMALL["object_store_memory"], "resources": {"accelerator_type:A100": 1}}
-        return self._raylets.add_node(num_cpus=1, num_gpus=1, node_name=name, **arguments)
+        return self._raylets.add_node(num_cpus=cpus, num_gpus=gpus, node_name=name, **arguments)
 
     def kill_raylet(self, node: Any) -> None:
         """End Ray on a node with -9."""

@@ -29,8 +29,8 @@ def main() -> int:
     parser.add_argument("--log-json", action="store_true")
     parser.add_argument("--log-file")
     options = parser.parse_args()
-    answers = os.dup(1)  # Ray prints to stdout as it likes.
-    os.dup2(2, 1)
+    answers = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Ray prints pages of other processes' logs there.
     set_up_logging(options.log_level, options.log_json, options.log_file)
     owns_head = options.address == START
     try:

@@ -36,13 +36,21 @@ class NodeGroup(Struct, frozen=True):
     digest: str = ""  # of the settings of its agent; empty: it has no actor
 
 
+class Newcomer(Struct, frozen=True):
+    """A node that has nothing of ours, and the name that it gets."""
+
+    node: RayNode
+    name: str
+    is_namesake: bool = False  # Another node has the name that it would have otherwise.
+
+
 class Changes(Struct, frozen=True):
     """What to do next. Nothing is done twice: what comes of it is looked at before the next changes."""
 
     remove: tuple[NodeGroup, ...] = ()  # Its node is gone.
     replace: tuple[NodeGroup, ...] = ()  # Its agent has other settings.
     start: tuple[NodeGroup, ...] = ()  # It has no agent.
-    reserve: tuple[tuple[RayNode, str], ...] = ()  # a node that has nothing of ours, and the name that it gets
+    reserve: tuple[Newcomer, ...] = ()
 
 
 def group_name(namespace: str, node: str, node_id: str) -> str:
@@ -80,23 +88,24 @@ def changes(nodes: Iterable[RayNode], groups: Iterable[NodeGroup], digest: str) 
     remove = tuple(group for group in groups if of_alive.get(group.node_id) is not group)
     ready = [group for group in of_alive.values() if group.is_ready]
     new = [node for node in alive.values() if node.id not in of_alive]
-    names = _names(new, {group.node for group in of_alive.values()})
     return Changes(
         remove=remove,
         replace=tuple(group for group in ready if group.digest not in ("", digest)),
         start=tuple(group for group in ready if not group.digest),
-        reserve=tuple((node, names[node.id]) for node in new),
+        reserve=_named(new, {group.node for group in of_alive.values()}),
     )
 
 
-def _names(nodes: Iterable[RayNode], taken: set[str]) -> dict[str, str]:
-    """Names that tell all nodes apart. One that returns with another id has its old name, if no other node has it."""
-    names, taken = {}, set(taken)
+def _named(nodes: Iterable[RayNode], taken: set[str]) -> tuple[Newcomer, ...]:
+    """With names that tell all nodes apart. One that returns with another id has its old name, if it is not taken."""
+    found: list[Newcomer] = []
     for node in sorted(nodes, key=lambda node: node.id):
         plain = _NOT_IN_NAMES.sub("-", node.name).strip("-.") or "node"
-        names[node.id] = name = plain if plain not in taken else f"{plain}-{node.id[:_SHORT]}"
-        taken.add(name)
-    return names
+        is_namesake = plain in taken
+        name = f"{plain}-{node.id[:_SHORT]}" if is_namesake else plain
+        found.append(Newcomer(node, name, is_namesake))
+        taken = taken | {name}
+    return tuple(found)
 
 
 def reservation(node: RayNode, gpus: int | None = None, cores: float | None = None) -> Reserved | None:

@@ -70,9 +70,11 @@ class Watch:
             for group in found.start:
                 if group not in self._starting.values():
                     self._start(group, kind_on(nodes, group))
-            for node, name in found.reserve:
-                if monotonic() >= self._later.get(node.id, 0.0):
-                    self._reserve(node, name)
+            for new in found.reserve:
+                if new.is_namesake:  # It may be the same machine, whose last raylet Ray has not yet found dead.
+                    self._later.setdefault(new.node.id, monotonic() + _LATER_S)
+                if monotonic() >= self._later.get(new.node.id, 0.0):
+                    self._reserve(new.node, new.name)
             self._revoke_tokens()
             self._trouble = ""
         # A ValueError is Ray's, for a name that it has not freed yet.

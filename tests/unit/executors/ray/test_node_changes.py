@@ -3,6 +3,7 @@
 from hocket.executors.ray.messages import Reserved
 from hocket.executors.ray.node_changes import (
     Changes,
+    Newcomer,
     NodeGroup,
     RayNode,
     actor_name,
@@ -31,7 +32,7 @@ def test_a_cluster_in_which_every_node_has_its_agent_needs_no_change() -> None:
 
 def test_a_node_that_joins_is_reserved_first_and_gets_an_agent_when_it_is() -> None:
     (reserve,) = changes([node("a", "x")], [], NOW).reserve
-    assert reserve == (node("a", "x"), "x")
+    assert reserve == Newcomer(node("a", "x"), "x")
     waiting = group("a", "x", digest="", is_ready=False)
     assert changes([node("a", "x")], [waiting], NOW) == Changes()
     made = group("a", "x", digest="")
@@ -55,19 +56,18 @@ def test_an_agent_with_other_settings_is_replaced_and_keeps_what_is_reserved() -
 
 def test_nodes_of_one_name_are_told_apart_and_one_that_returns_has_its_name_again() -> None:
     raylets = [node("bbbbbbbb2"), node("aaaaaaaa1")]
-    assert {n.id: name for n, name in changes(raylets, [], NOW).reserve} == {
-        "aaaaaaaa1": "box",
-        "bbbbbbbb2": "box-bbbbbb",
-    }
-    ((_, name),) = changes([node("new"), node("old", alive=False)], [group("old")], NOW).reserve
-    assert name == "box"
-    ((_, name),) = changes([node("newcomer"), node("old")], [group("old")], NOW).reserve
-    assert name == "box-newcom"
+    first, second = changes(raylets, [], NOW).reserve
+    assert first == Newcomer(raylets[1], "box")
+    assert second == Newcomer(raylets[0], "box-bbbbbb", is_namesake=True)
+    (back,) = changes([node("new"), node("old", alive=False)], [group("old")], NOW).reserve
+    assert back == Newcomer(node("new"), "box")
+    (beside,) = changes([node("newcomer"), node("old")], [group("old")], NOW).reserve
+    assert beside == Newcomer(node("newcomer"), "box-newcom", is_namesake=True)
 
 
 def test_a_name_has_only_what_tokens_may_have_in_theirs() -> None:
-    ((_, name),) = changes([node("a", "gpu node/1@rack#2")], [], NOW).reserve
-    assert name == "gpu-node-1-rack-2"
+    (new,) = changes([node("a", "gpu node/1@rack#2")], [], NOW).reserve
+    assert new.name == "gpu-node-1-rack-2"
 
 
 def test_all_that_is_free_is_reserved_or_as_much_as_is_said() -> None:
