@@ -3,6 +3,7 @@
 python -m tests.ray.chaos --seconds 600 --seed 7
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from tests.live.chaos_command import chaos_command
 from tests.live.controller import LiveController, awaited
 from tests.live.processes import Found, below
 from tests.ray.cluster import RayCluster
+
+from hocket.agent.process_tree import process, read
 
 _WEIGHTS = {"controller": 2, "watch": 2, "actor": 3, "keeper": 2, "agent": 2, "sidecar": 3, "training": 4, "raylet": 1}
 
@@ -54,8 +57,12 @@ class RayChaos(Chaos):
             self.kills[kind] += 1
 
     def _stands_by(self, found: Found) -> bool:
-        started = self._controller.root.glob(f"nodes/*/*/state/runs/{found.job}/{found.attempt}/start.json")
-        return "hocket/agent/sidecar/warm.py" in found.command and not any(started)
+        # A run of that number may stand prepared on one node when the job is started on another one: its sidecar tells.
+        known = process(found.pid)
+        sidecar = read(f"/proc/{known.parent}/cmdline") if known is not None else None
+        folder = Path(os.fsdecode(sidecar.split(b"\0")[-2])) if sidecar and b"hocket.agent.sidecar" in sidecar else None
+        is_warm = "hocket/agent/sidecar/warm.py" in found.command
+        return is_warm and folder is not None and not (folder / "start.json").exists()
 
 
 def _kind(found: Found) -> str:
