@@ -10,13 +10,11 @@ import pytest
 if TYPE_CHECKING:
     from tests.ray.cluster import RayCluster
 
-pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
-
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[RayCluster]:
     """A head without cores, and the nodes n1, n2 and n3."""
-    from tests.ray.cluster import RayCluster
+    from tests.ray.cluster import RayCluster  # Not above: where Ray is not installed, the tests' module says so.
 
     with RayCluster() as found:
         for name in ("n1", "n2", "n3"):
