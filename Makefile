@@ -13,10 +13,10 @@ SHELL := bash
 SOURCES := src reproductions tests benchmarks examples docs/*.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs bench chaos faultsim clean
+.PHONY: help setup demo test test-ray check docs bench chaos faultsim clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Bytecode is written when a module is first imported; some machines turn that off, and every process would compile all.
 unexport PYTHONDONTWRITEBYTECODE
@@ -44,6 +44,10 @@ demo: $(USERS) ## run real jobs on four virtual devices; a table, and plots in d
 # One worker more than there are cores: many tests wait for processes of their own. Idle workers take tests from others.
 test: $(STAMP) ## run every test
 	$(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist worksteal
+
+test-ray: $(STAMP) ## run the tests that need Ray, which is installed first (250 MB)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ray]'
+	$(BIN)/python -m pytest tests/ray tests/unit/executors/ray
 
 check: $(STAMP) ## lint, formatting and strict types
 	$(BIN)/ruff check $(SOURCES)

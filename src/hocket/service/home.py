@@ -83,6 +83,11 @@ class Home:
         return self.path / "log"
 
     @property
+    def ray_head(self) -> Path:
+        """Which Ray the controller has started on this machine, with its token beside it."""
+        return self.path / "ray_head.json"
+
+    @property
     def notified_file(self) -> Path:
         """How far notifications are sent."""
         return self.path / "notified.json"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hocket.service.compaction import Keep
 
 KEEP_HISTORY_S = 90 * 86400.0
+RAY_KEEP_S = 600.0
 NO_ARCHIVE = "none"
 
 
@@ -31,6 +32,10 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     notify_commands: bool = False  # clients on other machines may name commands to notify them by
     keep_history_s: float = KEEP_HISTORY_S  # cycles that are older are removed from the journal; 0: none are
     keep_size_mib: float = 0.0  # and so are the oldest, when the journal is larger; 0: of any size
+    ray: str = ""  # address of a Ray cluster that lends its nodes, auto or start; empty: none does
+    ray_state: str = ""  # folder for agents on each of its nodes; empty: `~/.hocket/ray`
+    ray_checkpoints: str = ""  # folder for checkpoints that all of them share; empty: each has its own
+    ray_keep_s: float = RAY_KEEP_S  # how long they stay without a controller
     archive: str = ""  # folder for what is removed; empty: `journal-archive` beside the journal; none: it is deleted
 
     @property
@@ -39,7 +44,12 @@ class Settings(Struct, frozen=True, omit_defaults=True):
         options = [] if self.gpus is None else ["--gpus", str(self.gpus)]
         options += [] if self.cores is None else ["--cores", f"{self.cores:g}"]
         options += ["--name", self.name] if self.name else []
-        options += ["--containment", self.containment] if self.containment != "auto" else []
+        return options + self.containment_options
+
+    @property
+    def containment_options(self) -> list[str]:
+        """What contains jobs, as any agent takes it."""
+        options = ["--containment", self.containment] if self.containment != "auto" else []
         return options + (["--hard-cpus"] if self.hard_cpus else [])
 
     def keep(self, beside: Path) -> Keep:
@@ -76,5 +86,9 @@ def as_options(settings: Settings) -> str:
     if (kept_s := settings.keep_history_s) != KEEP_HISTORY_S:
         said += ["--keep-history", f"{kept_s / 86400:g}d" if kept_s else "all"]
     said += ["--keep-size", f"{settings.keep_size_mib:g}M"] if settings.keep_size_mib else []
+    said += ["--ray", settings.ray] if settings.ray else []
+    said += ["--ray-state", settings.ray_state] if settings.ray_state else []
+    said += ["--ray-checkpoints", settings.ray_checkpoints] if settings.ray_checkpoints else []
+    said += ["--ray-keep", f"{settings.ray_keep_s:g}s"] if settings.ray_keep_s != RAY_KEEP_S else []
     said += ["--archive", settings.archive] if settings.archive else []
     return " ".join(said)

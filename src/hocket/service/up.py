@@ -36,6 +36,7 @@ from hocket.service.local_agent import LocalAgent
 from hocket.service.metrics import PATH as METRICS
 from hocket.service.metrics import Metrics, metrics_app
 from hocket.service.notifier import Notifier
+from hocket.service.ray_nodes import RayNodes
 from hocket.service.retention import Retention
 from hocket.service.secret_store import KeyFile
 from hocket.service.standby import StandbyOptions, token_digest, when_free
@@ -43,6 +44,7 @@ from hocket.service.whatif_runs import WhatIfRuns
 
 _log = logging.getLogger("hocket.service")
 _AGENT_S = 15.0  # for the agent to say hello
+_RAY_S = 60.0  # for the first agent on Ray to do so
 _MARGIN_S = 5.0  # beyond the grace of jobs that are stopped, for reports to come
 _LOOK_S = 0.05  # between looks whether they have left
 _SCRAPERS = 64  # connections to the port of metrics
@@ -68,6 +70,7 @@ class Up:
         standby: StandbyOptions | None = None,
         when_lost: Callable[[], object] = lambda: None,
         agent_options: list[str] | None = None,
+        ray: RayNodes | None = None,
         protect_s: float = 0.0,
         notify: tuple[str, ...] = (),
         notify_commands: bool = False,
@@ -76,7 +79,7 @@ class Up:
         history: Sequence[PastJob] = (),
         metrics_listen: tuple[str, int] | None = None,
     ) -> None:
-        """Take the journal and a port; without options for an agent, none is started here.
+        """Take the journal and a port; without options for an agent, none is started here. `ray` is connected already.
 
         `insecure`: without `tls` it may listen to other machines all the same. `host_names` are names of this machine
         by which requests may call it.
@@ -111,6 +114,7 @@ class Up:
         if agent_options is not None:
             lock = self.engine.journal.lock_file
             self._agent = LocalAgent(home, self.url, agent_options, lock, files_before)
+        self._ray, self._called_at = ray, called_at(self.url, advertise)
         self._leaving = Flag()
         self._grace_s = 30.0
         self._ready = Flag()
@@ -175,8 +179,11 @@ class Up:
         thread.start()
         if self._agent is not None:
             self._agent.start()
-            self._await_agent()
+            self._await_agent(_AGENT_S, "the agent of this machine")
         self._ready.set()
+        if self._ray is not None:  # It calls us for tokens, so we must be ready; clients find us once it has nodes.
+            self._ray.start(self._called_at, self._listening.is_local)
+            self._await_agent(_RAY_S, "an agent on Ray")
         self.home.write(self.home.url_file, self.url)
         journal = self.engine.journal
         while not self._leaving.wait(0.5):
@@ -196,6 +203,8 @@ class Up:
             sleep(_LOOK_S)
         if left:
             _log.warning("%d jobs may run on elsewhere: %s", len(left), ", ".join(left[:5]))
+        if self._ray is not None:
+            self._ray.stop()
         self._server.should_exit = True
         self._retention.close()
         self._history.close()
@@ -210,13 +219,13 @@ class Up:
         sys.stdout.flush()
         return 0
 
-    def _await_agent(self) -> None:
+    def _await_agent(self, within_s: float, which: str) -> None:
         """A user who finds the controller finds its devices too."""
-        until = monotonic() + _AGENT_S
+        until = monotonic() + within_s
         while not self.engine.sessions.addresses() and monotonic() < until and not self._leaving.wait(0.01):
             pass
         if not self.engine.sessions.addresses() and not self._leaving.is_set():
-            _log.warning("the agent of this machine has not connected within %g s; see '%s'", _AGENT_S, self.home.log)
+            _log.warning("%s has not connected within %g s; see '%s'", which, within_s, self.home.log)
 
 
 def _engine(

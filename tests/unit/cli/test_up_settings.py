@@ -75,3 +75,22 @@ def test_what_a_journal_keeps_is_remembered(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=said):
             kept(home, history, size)
+
+
+def test_what_is_said_of_ray_is_remembered_until_it_is_none(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.make()
+
+    def said(**of_ray: str) -> tuple[tuple[str, str, str, float], str]:
+        settings, remembered = _settings(home, None, None, None, None, None, {}, of_ray=of_ray)
+        write_settings(home, settings)
+        return (settings.ray, settings.ray_state, settings.ray_checkpoints, settings.ray_keep_s), remembered
+
+    given = {"ray": "auto", "ray_state": "/local", "ray_checkpoints": "/shared", "ray_keep_s": "1h"}
+    assert said(**given) == (("auto", "/local", "/shared", 3600.0), "")
+    remembered = "--ray auto --ray-state /local --ray-checkpoints /shared --ray-keep 3600s"
+    assert said() == (("auto", "/local", "/shared", 3600.0), remembered)
+    forgotten = {"ray": "none", "ray_state": "auto", "ray_checkpoints": "none", "ray_keep_s": "10m"}
+    assert said(**forgotten) == (("", "", "", 600.0), "")
+    with pytest.raises(InputError, match="--ray-keep "):
+        said(ray_keep_s="soon")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,11 +16,12 @@ from hocket.cli.options import History, Params, policy_names
 from hocket.cli.terminal.errors import InputError, refusing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hocket.service.home import Home
     from hocket.service.home_settings import Settings
     from hocket.service.listening import Tls
+    from hocket.service.ray_nodes import RayNodes
 
 _PATIENCE_S = 120.0  # for a detached one to answer; a few seconds, unless the machine does much else
 
@@ -94,6 +96,35 @@ Archive = Annotated[
         "Remembered.",
     ),
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT|auto|start|none",
+        help="Lend the nodes of a Ray cluster instead of this machine: by its head's address, the one that runs here "
+        "(auto), or one of its own (start). --gpus and --cores are for each node then. Remembered.",
+    ),
+]
+RayState = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR|auto", help="With --ray: folder on each node for its agent, on a local disk. Remembered."
+    ),
+]
+RayCheckpoints = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR|none",
+        help="With --ray: folder that all nodes share, so that jobs resume on another one. Remembered.",
+    ),
+]
+RayKeep = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="With --ray: without a controller for so long, agents stop their jobs and give their nodes back; 10m at "
+        "first. Remembered.",
+    ),
+]
 
 
 def up(
@@ -109,6 +140,10 @@ def up(
     gpus: Gpus = None,
     cores: Cores = None,
     name: NodeName = None,
+    ray: Ray = None,
+    ray_state: RayState = None,
+    ray_checkpoints: RayCheckpoints = None,
+    ray_keep: RayKeep = None,
     containment: Containment = None,
     hard_cpus: HardCpus = None,
     protect: Protect = None,
@@ -178,7 +213,10 @@ def up(
     advertise: Annotated[
         str, typer.Option(metavar="URL", help="Where agents call this controller, if not where it listens.")
     ] = "",
-    agent: Annotated[bool, typer.Option(help="Lend this machine's devices too.")] = True,
+    agent: Annotated[
+        bool | None,
+        typer.Option(help="Lend this machine's devices too, as it does unless --ray is given.", show_default=False),
+    ] = None,
     lease: Annotated[
         float,
         typer.Option(
@@ -202,7 +240,12 @@ def up(
 
     place = Home(home)
     given: dict[str, object] = {"containment": containment, "hard_cpus": hard_cpus, "notify_commands": notify_commands}
-    settings, remembered = _settings(place, gpus, cores, name, protect, notify, given, keep_history, keep_size, archive)
+    of_ray = {"ray": ray, "ray_state": ray_state, "ray_checkpoints": ray_checkpoints, "ray_keep_s": ray_keep}
+    settings, remembered = _settings(
+        place, gpus, cores, name, protect, notify, given, keep_history, keep_size, archive, of_ray
+    )
+    if settings.ray and agent:
+        raise InputError(f"--agent would lend this machine twice, for it is a node of Ray (--ray {settings.ray})")
     if takeover is not None and not standby:
         raise InputError("--takeover is for a controller that stands by: say --standby too")
     if detach:
@@ -217,7 +260,8 @@ def up(
             raise InputError("--param is of a policy: say which with --policy")
         bound = bound_policy(policy, param or ()) if policy is not None else None
         past = read_past_jobs(history) if history is not None else ()
-    options = [*settings.agent_options, "--log-level", log_level, *(["--log-json"] if log_json else [])]
+    log_options = ["--log-level", log_level, *(["--log-json"] if log_json else [])]
+    options = [*settings.agent_options, *log_options]
     set_up_logging(log_level, log_json, place.log)
     from hocket.control.journal.archive import archive_folder
     from hocket.executors.agents.executor import agents
@@ -227,8 +271,12 @@ def up(
     from hocket.service.up import Up
 
     os.umask(0o077)  # What jobs have in their environment is in the journal.
-    with refusing():
+    with refusing(), ExitStack() as undo:
         place.make()
+        ray_nodes = _ray_nodes(place, settings, log_options)
+        if ray_nodes is not None:
+            undo.callback(ray_nodes.close)
+            ray_nodes.connect()  # Before the journal is taken: nothing is half-started if Ray is not there.
         executor = agents(lease, ResizeBy(resize), SteadyClock(place.clock_file, place.write))
         stands_by = StandbyOptions(takeover or lease / 3, _say_standby) if standby else None
         controller = Up(
@@ -236,13 +284,15 @@ def up(
             listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
             insecure=insecure_listen, host_names=host_name or (), advertise=advertise,
             standby=stands_by, when_lost=_start_again if standby else lambda: None,
-            agent_options=options if agent else None, protect_s=settings.protect_s,
+            agent_options=options if agent or (agent is None and not settings.ray) else None, ray=ray_nodes,
+            protect_s=settings.protect_s,
             notify=settings.notify, notify_commands=settings.notify_commands, new_journal=new_journal,
             metrics_listen=_metrics_listen(metrics_listen),
             keep=settings.keep(archive_folder(store) if store and "://" not in store else place.archive),
             history=past,
         )  # fmt: skip
         write_settings(place, settings)
+        undo.pop_all()
     if not log_json:  # Where stdout and stderr are one file, as with --detach, a program reads it.
         said = f"'{controller.engine.policy.policy.name}' decides at {controller.url}"
         print(f"hocket: {said}; `hocket submit -- COMMAND` submits, Ctrl-C ends", flush=True)
@@ -264,6 +314,7 @@ def _settings(
     keep_history: str | None = None,
     keep_size: str | None = None,
     archive: str | None = None,
+    of_ray: Mapping[str, str | None] | None = None,
 ) -> tuple[Settings, str]:
     """The settings from now on; and as options, those that the home remembers and that were not given anew."""
     from msgspec.structs import replace
@@ -280,6 +331,13 @@ def _settings(
         "keep_history_s": (keep_history, lambda text: 0.0 if text == "all" else seconds(text)),
         "keep_size_mib": (keep_size, lambda text: 0.0 if text == "any" else mebibytes(text)),
         "archive": (archive, archive_setting),
+    }
+    said_of_ray = of_ray or {}
+    readers |= {
+        "ray": (said_of_ray.get("ray"), lambda text: "" if text == "none" else text),
+        "ray_state": (said_of_ray.get("ray_state"), lambda text: "" if text == "auto" else text),
+        "ray_checkpoints": (said_of_ray.get("ray_checkpoints"), lambda text: "" if text == "none" else text),
+        "ray_keep_s": (said_of_ray.get("ray_keep_s"), seconds),
     }
     given = {field: value for field, value in as_they_are.items() if value is not None}
     for field, (text, read) in readers.items():
@@ -301,6 +359,19 @@ def _settings(
         before = read_settings(home)
     unchanged = replace(before, **{field: getattr(Settings(), field) for field in given})
     return replace(before, **given), as_options(unchanged)
+
+
+def _ray_nodes(home: Home, settings: Settings, log_options: list[str]) -> RayNodes | None:
+    """The nodes of a Ray cluster, if it lends them."""
+    if not settings.ray:
+        return None
+    from hocket.service.ray_nodes import RayNodes, RayOptions
+
+    options = RayOptions(
+        settings.ray, settings.gpus, settings.cores, settings.ray_state, settings.ray_checkpoints, settings.ray_keep_s,
+        tuple(settings.containment_options), tuple(log_options),
+    )  # fmt: skip
+    return RayNodes(home, options)
 
 
 def archive_setting(text: str) -> str:

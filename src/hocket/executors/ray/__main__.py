@@ -1,0 +1,60 @@
+"""`python -m hocket.executors.ray ADDRESS NAMESPACE HEAD_FILE [OPTIONS]`: watches Ray for a controller.
+
+A process of its own: Ray is slow to import, has threads of its own, and ends the process when its head is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import msgspec
+
+from hocket.agent.log_setup import set_up_logging
+from hocket.executors.ray.connection import START, NoRay, connect
+from hocket.executors.ray.local_head import local_head, stop_local_head
+from hocket.executors.ray.messages import WatchSpec, said
+
+
+def main() -> int:
+    """Say whether Ray is there; then wait for the controller to say what to do, and do it until it is gone."""
+    parser = argparse.ArgumentParser(prog="python -m hocket.executors.ray")
+    parser.add_argument("address")
+    parser.add_argument("namespace")
+    parser.add_argument("head_file")
+    parser.add_argument("--gpus", type=int)
+    parser.add_argument("--cores", type=float)
+    parser.add_argument("--log-level", default="info")
+    parser.add_argument("--log-json", action="store_true")
+    parser.add_argument("--log-file")
+    options = parser.parse_args()
+    answers = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Ray prints pages of other processes' logs there.
+    set_up_logging(options.log_level, options.log_json, options.log_file)
+    owns_head = options.address == START
+    try:
+        at = local_head(options.head_file, 2, options.gpus, options.cores) if owns_head else options.address
+        connect(at, options.namespace)
+    except NoRay as error:
+        os.write(answers, said({"error": str(error)}))
+        return 2
+    from hocket.executors.ray.watch import Watch
+
+    os.write(answers, said({"connected": at}))
+    orders = open(0, "rb", buffering=0)  # noqa: SIM115 - without a buffer: what is not read can be waited for
+    line = orders.readline()
+    if not line:  # The controller could not be started.
+        if owns_head and not Watch.has_groups(options.namespace):
+            stop_local_head(options.head_file)
+        return 0
+    watch = Watch(msgspec.json.decode(line, type=WatchSpec))
+    if watch.run(orders):
+        if owns_head:
+            stop_local_head(options.head_file)
+        os.write(answers, said({"left": True}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
