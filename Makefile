@@ -41,9 +41,9 @@ setup: $(USERS) ## create .venv with .venv/bin/hocket
 demo: $(USERS) ## run real jobs on four virtual devices; a table, and plots in demo-out/
 	$(BIN)/hocket demo
 
-# One worker more than there are cores: many tests wait for processes of their own. Idle workers take tests from others.
+# Two workers more than there are cores: many tests wait for processes of their own. Idle workers take tests from others.
 test: $(STAMP) ## run every test
-	$(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist worksteal
+	$(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 2)') --dist worksteal
 
 test-ray: $(STAMP) ## run the tests that need Ray, which is installed first (250 MB)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ray]'
