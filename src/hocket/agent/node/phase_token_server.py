@@ -85,10 +85,10 @@ class PhaseTokenServer:
     def ask_to_leave(self, run: RunKey) -> None:
         """Tell a run, if it takes turns, to leave its group at the end of its iteration."""
         with self._starting:
-            if self._thread is None:
+            if self._thread is None or self._closed:
                 return
-        self._to_leave.append(run)
-        os.eventfd_write(self._bell, 1)
+            self._to_leave.append(run)
+            os.eventfd_write(self._bell, 1)
 
     def take_reports(self) -> list[tuple[RunKey, PhaseMeans]]:
         """What runs have measured since the last call."""
@@ -106,6 +106,7 @@ class PhaseTokenServer:
             self._closed = True
             os.eventfd_write(self._bell, 1)
             self._thread.join()
+            os.close(self._bell)  # Not by the thread: it may have seen before the bell that it is to end.
         for path in (self._path, self._path + ACTIVITY_SUFFIX):
             with suppress(OSError):
                 os.unlink(path)
@@ -156,7 +157,6 @@ class PhaseTokenServer:
             self._drop(tenant)
         listening.close()
         epoll.close()
-        os.close(self._bell)
 
     def _accept(self, listening: socket.socket, epoll: select.epoll) -> None:
         try:

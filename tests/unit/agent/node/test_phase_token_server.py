@@ -77,6 +77,22 @@ def server(tmp_path):
         yield found
 
 
+def test_it_is_closed_while_its_thread_is_busy(server, monkeypatch):
+    job = Job(server, "a")
+    job.is_served()
+    ring = os.eventfd_write
+
+    def ring_late(bell, count):
+        job.say(AreYouThere())  # The thread wakes up for this, sees that it is to end, and does.
+        server._thread.join(60)
+        ring(bell, count)
+
+    monkeypatch.setattr(os, "eventfd_write", ring_late)
+    server.close()
+    server.ask_to_leave(RunKey("a", 1))
+    server.close()
+
+
 def ask(number: int = 1, phase: Phase = Phase.COMP) -> AskToken:
     return AskToken(number, phase)
 
