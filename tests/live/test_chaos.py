@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.live import chaos
 
-_SECONDS = 60.0
+_SECONDS = 40.0
 
 
 @pytest.mark.slow
