@@ -12,7 +12,7 @@ import pytest
 from tests.children import child
 from tests.live.controller import awaited
 
-from hocket.testing.hosts import leftovers, network
+from hocket.testing.hosts import host_cleanup, network
 from hocket.testing.hosts.launcher import Hosts
 from hocket.testing.hosts.owner_tag import OwnerTag, own_tag, read_tag
 
@@ -28,9 +28,9 @@ class _Wrong(Exception):
 
 def left_of(tag: OwnerTag) -> list[object]:
     """Processes, cgroups, links, namespaces and the folder of a launcher."""
-    folder = leftovers.folder_of(tag)
+    folder = host_cleanup.folder_of(tag)
     found = [folder] if os.path.exists(folder) else []
-    return [*found, *leftovers._processes(tag), *leftovers._cgroups(tag), *({tag} & network.owners())]
+    return [*found, *host_cleanup._processes(tag), *host_cleanup._cgroups(tag), *({tag} & network.owners())]
 
 
 @pytest.mark.slow
@@ -80,17 +80,17 @@ def test_whatever_ends_a_launcher_nothing_is_left_of_it(by: signal.Signals) -> N
     with child([*command, "--", "sleep", "600"], stdout=subprocess.PIPE, text=True) as launcher:
         assert launcher.stdout is not None
         hosts = json.loads(launcher.stdout.readline())
-        (tag,) = [tag for folder in os.listdir(Path(leftovers.folder_of(own_tag())).parent)
+        (tag,) = [tag for folder in os.listdir(Path(host_cleanup.folder_of(own_tag())).parent)
                   if (tag := read_tag(folder)) is not None and tag.pid == launcher.pid]  # fmt: skip
         assert bool(hosts["hosts"][0]["namespace"]) is not bool(hosts["plain"])
-        awaited(lambda: bool(leftovers._processes(tag)), "the command runs")
+        awaited(lambda: bool(host_cleanup._processes(tag)), "the command runs")
         launcher.send_signal(by)
         code = launcher.wait(300)
     if by is signal.SIGKILL:
         assert left_of(tag)
-        with leftovers.one_at_a_time():
-            assert tag in leftovers.abandoned()
-            leftovers.take_down(tag)
+        with host_cleanup.one_at_a_time():
+            assert tag in host_cleanup.abandoned()
+            host_cleanup.take_down(tag)
     else:
         assert code == 128 + by
     assert not left_of(tag)

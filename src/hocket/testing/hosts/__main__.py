@@ -15,8 +15,8 @@ import signal
 import sys
 from typing import Any, NoReturn
 
+from hocket.testing.hosts.host_cleanup import abandoned, one_at_a_time, take_down
 from hocket.testing.hosts.launcher import Hosts
-from hocket.testing.hosts.leftovers import abandoned, one_at_a_time, take_down
 from hocket.testing.hosts.network import NoNamespaces
 
 _BAD_INPUT = 2  # exit code

@@ -23,7 +23,7 @@ from hocket.agent.cgroup import CPU, Cgroup
 from hocket.agent.node.containment import Containment, Wanted
 from hocket.agent.protocol import RunKey, RunLimits
 from hocket.testing.hosts import network
-from hocket.testing.hosts.leftovers import abandoned, folder_of, one_at_a_time, take_down
+from hocket.testing.hosts.host_cleanup import abandoned, folder_of, one_at_a_time, take_down
 from hocket.testing.hosts.owner_tag import own_tag
 
 TAG = "HOCKET_HOSTS"  # in the environment of all that a launcher starts
