@@ -46,7 +46,7 @@ class KnownRun:
         self.events = os.path.join(folder, run_folder.EVENTS)
         self.mark, self.cgroup = str(spec.get("mark", "")), cgroup_of(spec)
         env = spec.get("env")
-        self.takes_turns = isinstance(env, dict) and phase_tokens.VARIABLE in env  # with phase tokens
+        self.takes_turns = isinstance(env, dict) and bool(env.get(phase_tokens.VARIABLE))  # with phase tokens
         grace_s = spec.get("grace_s")
         self.grace_s = float(grace_s) if isinstance(grace_s, int | float) else 30.0
         self.cursor = read_cursor(folder)

@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from hocket.agent.protocol import StopRun
+import pytest
+
+from hocket.agent.node.known_run import KnownRun
+from hocket.agent.protocol import RunKey, StopRun
 from hocket.model.phase_tokens import VARIABLE
 
 _JOB = """
@@ -39,3 +42,10 @@ def test_a_run_that_asks_takes_turns_with_this_agent_and_the_next_until_it_is_to
     assert len({tuple(r.fields["pids"]) for r in controller.of(key, "started")}) == 1
     controller.order(StopRun(key, 300.0))
     assert controller.wait_for(key, "exited").fields["code"] == 0
+
+
+@pytest.mark.parametrize(
+    ("env", "takes_turns"), [({}, False), ({VARIABLE: ""}, False), ({VARIABLE: "/a/socket"}, True)]
+)
+def test_a_run_whose_tokens_were_taken_away_takes_no_turns(env, takes_turns, tmp_path):
+    assert KnownRun(RunKey("a", 1), str(tmp_path), {"env": env}).takes_turns is takes_turns
