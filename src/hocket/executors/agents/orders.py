@@ -227,7 +227,14 @@ class Orders:
         return cold
 
     def prepared(self, view: JobView, report: Report, node: str) -> None:
-        """A node's agent has a run ready: a run that waits for it leaves."""
+        """A node's agent has a run ready: a run that waits for it leaves.
+
+        If the run is over by now, or was started on another node, it is stopped here.
+        """
+        latest = present(view)
+        if report.run.number < latest.number or (report.run == latest and node not in nodes_of(view)):
+            self._tell([node], StopRun(report.run, 0.0))
+            return
         self._standby.prepared(report.run, node)
         if view.job.id in self._standby.awaited and self._is_ready(view):
             self.stop(view)
@@ -251,11 +258,16 @@ class Orders:
         return True
 
     def renew_standby(self, job_id: str, broke: bool) -> None:
-        """A run goes on: prepare the one after it. Or it broke, and what stands by has a number that is passed over."""
+        """A run goes on: prepare the one after it. Or it broke, and what stands by has a number that is passed over.
+
+        Where the run stood ready on nodes that it was not started on, it is stopped.
+        """
         view = self.snapshot.jobs.get(job_id)
         spare = keeps_standby(view) and self.prepares if view is not None else False
-        if view is not None and spare and broke:
-            self._tell(self._standby.nodes(present(view)), StopRun(present(view), 0.0))
+        if view is not None:
+            used = () if broke and spare else nodes_of(view)
+            unused = [node for node in self._standby.nodes(present(view)) if node not in used]
+            self._tell(unused, StopRun(present(view), 0.0))
         self._standby.forget(job_id)
         if view is not None and spare and not broke:
             self.prepare(view)

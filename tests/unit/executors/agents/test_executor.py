@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from hocket.agent.protocol import ForgetJob, Hello, PrepareRun, Report, RunKey, StartRun, StopRun
 from hocket.executors.agents.executor import agents
@@ -330,6 +331,29 @@ def test_a_warm_job_is_prepared_while_another_leaves(world):
     (run,) = world.orders()
     assert isinstance(run, StartRun)
     assert run.run == prepare.run
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "late"])
+def test_what_was_prepared_on_another_node_is_stopped_when_the_run_has_started(world, is_late):
+    _order, _stop, prepare = prepared_while_another_leaves(world)
+    ready = ("prepared", {"warm": True})
+    if not is_late:
+        world.say(prepare.run, ready)
+    world.ask("new", Wish.PAUSE)  # What stands prepared stays.
+    world.submit(job("between", sizes=(2,)))
+    other = replace(NODE, id="there")
+    world.engine.sessions.open(other.id, "127.0.0.1")
+    world.engine.executor.post(world.engine.executor.hello(Hello(other, "127.0.0.1"))).result(PATIENCE_S)
+    world.ask("new", Wish.RESUME)
+    assert [t.coming.slices[0].node for t in world.engine.snapshot.jobs["new"].tenancies] == ["there"]
+    started = [Report(prepare.run, n, time.time(), *said) for n, said in enumerate([ready, STARTED], 1)]
+    world.engine.executor.report(started, other.id).result(PATIENCE_S)
+    if is_late:
+        assert world.orders(0) == []
+        world.say(prepare.run, ready)
+    assert world.orders() == [StopRun(prepare.run, 0.0)]
+    world.say(prepare.run, ("exited", {"code": None, "signal": None, "asked": True}))
+    assert world.state("new") == "running"
 
 
 def test_a_controller_comes_back_to_a_run_that_stands_prepared_and_asks_for_it_again(world):

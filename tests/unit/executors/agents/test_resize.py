@@ -178,6 +178,18 @@ def test_what_stands_by_is_stopped_when_the_run_before_it_breaks(world):
     assert stop == StopRun(spare.run, 0.0)
 
 
+def test_what_is_ready_only_after_its_number_was_passed_over_is_stopped(world):
+    world.begin()
+    (spare,) = world.orders()
+    world.say(RunKey("a", 1), broke())
+    _prepare, run = world.orders(2)
+    world.say(run.run, STARTED)
+    assert run.run.number > spare.run.number
+    world.orders()  # to prepare the run after it
+    world.say(spare.run, READY)
+    assert world.orders() == [StopRun(spare.run, 0.0)]
+
+
 def test_a_controller_that_comes_back_in_the_middle_goes_on_with_what_stands_ready(world):
     world.begin()
     (spare,) = world.orders()
