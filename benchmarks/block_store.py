@@ -15,14 +15,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from benchmarks.machine import Machine, machine, median
+from hocket.runtimes.paramserver.algorithm import DataBlock
 from hocket.runtimes.paramserver.block_store import BlockStore
 
 _BLOCK = 8 << 20
@@ -51,11 +50,6 @@ class BlockCosts(Struct, frozen=True):
     machine: Machine
     reading: list[Reading]
     rounds: list[Round]
-
-
-class _Input(NamedTuple):
-    name: str
-    data: dict[str, NDArray[np.float64]]
 
 
 def main(arguments: list[str]) -> None:
@@ -141,10 +135,10 @@ def _round(store: BlockStore) -> float:
     return time.perf_counter() - began_s
 
 
-def _inputs(count: int) -> Iterator[_Input]:
+def _inputs(count: int) -> Iterator[DataBlock]:
     rng = np.random.default_rng(0)
     for number in range(count):
-        yield _Input(f"block {number}", {"x": rng.random(_BLOCK // 8)})
+        yield DataBlock(f"block {number}", {"x": rng.random(_BLOCK // 8)})
 
 
 if __name__ == "__main__":

@@ -18,16 +18,20 @@ As a job of Hocket it reports its epochs, saves checkpoints, and is paused and r
 of Hocket; the applications that come with it (`hocket paramserver`) need numba, too.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import hocket
 from hocket.runtimes.paramserver.algorithm import Algorithm, DataBlock, TrainingError
+from hocket.runtimes.paramserver.host_blocks import Spilled, SpillOptions
+from hocket.runtimes.paramserver.launch_variables import LaunchVariables
 from hocket.runtimes.paramserver.phase_turns import PhaseTurns
-from hocket.runtimes.paramserver.training import EpochEnd, Paused, PhaseTimes, Trained
+from hocket.runtimes.paramserver.training import Paused
 from hocket.runtimes.paramserver.training import train as _train
+from hocket.runtimes.paramserver.training_result import EpochEnd, PhaseTimes, Trained
 
-__all__ = ["Algorithm", "DataBlock", "EpochEnd", "Paused", "PhaseTimes", "Trained", "TrainingError", "train"]
+__all__ = ["Algorithm", "DataBlock", "EpochEnd", "Paused", "PhaseTimes", "Spilled", "Trained", "TrainingError", "train"]
 
 
 def print_epoch(end: EpochEnd) -> None:
@@ -52,6 +56,8 @@ def train(
     target: float | None = None,
     on_epoch: Callable[[EpochEnd], None] | None = print_epoch,
     turns: PhaseTurns | None = None,
+    memory: int | None = None,
+    spill_dir: Path | str | None = None,
 ) -> Trained:
     """Train a model. Raises TrainingError if it cannot, and Paused (exit code 143) when SIGTERM asks it to leave.
 
@@ -71,9 +77,18 @@ def train(
         target: Ends training when the objective is at most this.
         on_epoch: Called on host 0 at the end of each epoch; by default it prints a line.
         turns: How this job takes turns with others on its hosts; by default by its agent's tokens, where those are.
+        memory: Bytes that this process may have in memory. What does not fit of the input is kept on disk; so let
+            `blocks` be a `Sequence` that makes a block when it is asked for. By default as much as the job asked for
+            (`--mem`); without that, all stays in memory.
+        spill_dir: Folder for blocks on disk. By default that for temporary files. Nothing is left in it.
     """
+    if memory is None and spill_dir is not None:
+        memory = LaunchVariables.of(os.environ).memory_bytes
+    if memory is not None and memory <= 0:
+        raise TrainingError(f"memory must be above 0 bytes, not {memory}")
+    spill = None if memory is None else SpillOptions(memory, None if spill_dir is None else str(spill_dir))
     return _train(
         algorithm, blocks, workers=workers, epochs=epochs, batch=batch, seed=seed, checkpoint=checkpoint,
         checkpoint_every_s=checkpoint_every_s, objective_every=objective_every, target=target, on_epoch=on_epoch,
-        turns=turns, report=hocket.report,
+        turns=turns, report=hocket.report, spill=spill,
     )  # fmt: skip

@@ -33,6 +33,16 @@ CheckpointEvery = Annotated[str, typer.Option(metavar="TIME", help="Between two 
 ObjectiveEvery = Annotated[int, typer.Option(min=0, metavar="EPOCHS", help="Compute the objective so often; 0: never.")]
 Target = Annotated[float | None, typer.Option(help="End when the objective is at most this.")]
 Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the trained model there: .npz.")]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Memory of each host's process, such as 2GiB; input beyond it is kept on disk. Default: the job's --mem.",
+    ),
+]
+SpillDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="For input on disk. Default: the folder for temporary files.")
+]
 AsJsonLines = Annotated[bool, typer.Option("--json", help="Print a JSON object for each epoch.")]
 ZeroBased = Annotated[bool, typer.Option("--zero-based", help="Indices of features are counted from 0, not 1.")]
 
@@ -62,6 +72,8 @@ def nmf(
     objective_every: ObjectiveEvery = 1,
     target: Target = None,
     out: Out = None,
+    memory: Memory = None,
+    spill_dir: SpillDir = None,
     as_json: AsJsonLines = False,
 ) -> None:
     """Non-negative matrix factorisation of ratings, lines `user item rating`.
@@ -88,6 +100,8 @@ def lda(
     objective_every: ObjectiveEvery = 5,
     target: Target = None,
     out: Out = None,
+    memory: Memory = None,
+    spill_dir: SpillDir = None,
     as_json: AsJsonLines = False,
 ) -> None:
     """Topics of documents (UCI's docword format), by collapsed Gibbs sampling.
@@ -118,6 +132,8 @@ def mlr(
     objective_every: ObjectiveEvery = 5,
     target: Target = None,
     out: Out = None,
+    memory: Memory = None,
+    spill_dir: SpillDir = None,
     as_json: AsJsonLines = False,
 ) -> None:
     """Multinomial logistic regression on svmlight data.
@@ -142,6 +158,8 @@ def lasso(
     objective_every: ObjectiveEvery = 5,
     target: Target = None,
     out: Out = None,
+    memory: Memory = None,
+    spill_dir: SpillDir = None,
     as_json: AsJsonLines = False,
 ) -> None:
     """Linear regression with few weights that are not 0, on svmlight data.
@@ -176,13 +194,17 @@ def _train(application: str, given: dict[str, Any], own: dict[str, Any]) -> None
     """Load the data and train; what all applications share is in the command's options."""
     from importlib import import_module
 
-    from hocket.job_input.units import BadValue, seconds
+    from hocket.job_input.units import BadValue, mebibytes, seconds
     from hocket.paramserver import TrainingError, print_epoch, train
 
     try:
         every_s = seconds(given["checkpoint_every"])
     except BadValue as error:
         raise InputError(f"--checkpoint-every {error}") from None
+    try:
+        memory = None if given["memory"] is None else int(mebibytes(given["memory"]) * (1 << 20))
+    except BadValue as error:
+        raise InputError(f"--memory {error}") from None
     _must_be_writable(given["out"])
     try:
         loader = import_module(f"hocket.runtimes.paramserver.applications.{application}")
@@ -192,7 +214,7 @@ def _train(application: str, given: dict[str, Any], own: dict[str, Any]) -> None
             algorithm, blocks, workers=given["workers"], epochs=given["epochs"], batch=given["batch"],
             seed=given["seed"], checkpoint=given["checkpoint"], checkpoint_every_s=every_s,
             objective_every=given["objective_every"], target=given["target"],
-            on_epoch=_print_json if given["as_json"] else print_epoch,
+            on_epoch=_print_json if given["as_json"] else print_epoch, memory=memory, spill_dir=given["spill_dir"],
         )  # fmt: skip
     except TrainingError as error:
         raise InputError(str(error)) from error

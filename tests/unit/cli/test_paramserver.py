@@ -27,6 +27,8 @@ def test_it_trains_prints_epochs_and_writes_the_model(ratings: Path, tmp_path: P
     assert silent.stdout == "epoch 3/3 iterations=9\n"
     with np.load(out) as model:
         assert model["items"].shape == (6, 4)
+    spilled = hocket(*common, "--objective-every", "2", "--memory", "8GiB")
+    assert spilled.stdout == done.stdout
     again = hocket(*common, "--checkpoint", str(tmp_path / "saved"))
     assert (again.exit_code, again.stdout) == (0, "")  # All is done already.
     rows = [json.loads(line) for line in hocket(*common, "--json").stdout.splitlines()]
@@ -56,6 +58,9 @@ def test_what_is_wrong_is_said_in_one_line(ratings: Path, tmp_path: Path) -> Non
         (("nmf", *train, "--out", str(tmp_path / "model.txt")), "must end in .npz"),
         (("nmf", *train, "--out", str(tmp_path / "no" / "model.npz")), "--out"),
         (("nmf", *train, "--checkpoint-every", "soon"), "--checkpoint-every"),
+        (("nmf", *train, "--memory", "some"), "--memory must be an amount of memory such as 512M or 8G, not 'some'"),
+        (("nmf", *train, "--memory", "1M"), "the memory budget is 1 MiB: this process needs"),
+        (("nmf", *train, "--memory", "8G", "--spill-dir", "/nothing"), "spill folder '/nothing' is not there"),
         (("lda", *train, "--alpha", "0"), "--alpha must be above 0, not 0"),
         (("generate", "nmf", "--out", str(tmp_path / "x"), "--scale", "0"), "scale must be above 0"),
     ):

@@ -38,6 +38,7 @@ def run_orders(
             "HOCKET_SIZE": str(size),
             "HOCKET_GPUS": str(sum(len(s.gpus) for s in to.slices)),
             "HOCKET_NODE": part.node,
+            **_memory(limits_of(job, replicas)),
             **_running_epoch(to.boundary),
         }
         if len(to.slices) > 1:
@@ -83,6 +84,11 @@ def _running_epoch(boundary: Boundary) -> dict[str, str]:
     """How long a running epoch is, where the plan says so."""
     found = {"HOCKET_EPOCH_BATCHES": boundary.batches, "HOCKET_EPOCH_S": boundary.seconds}
     return {name: f"{length:g}" for name, length in found.items() if boundary.at == "after" and length}
+
+
+def _memory(limits: RunLimits) -> dict[str, str]:
+    """What a process on this node may hold in memory, where the job says so."""
+    return {"HOCKET_MEM_MIB": str(int(limits.mem_mib))} if limits.mem_mib >= 1 else {}
 
 
 def limits_of(job: Job, replicas: int) -> RunLimits:

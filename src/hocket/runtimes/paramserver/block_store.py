@@ -1,106 +1,75 @@
 """A job's input as blocks: a share α of them on disk, the others in memory, within a budget.
 
-Blocks on disk are read ahead by a thread while others are computed on. They are read and written around the page cache
-(O_DIRECT), for otherwise the kernel would keep in memory what does not fit into it, and their cost would show only when
-another job needs that memory. That is as fast as to read through the cache and to drop what was read, at half
-of the CPU time (`python -m benchmarks.block_store`); the latter is done where the file system has no O_DIRECT.
-
-All is in one file without a name: it is gone with the process, however that ends.
+What belongs to a block and changes, its state, is where the block is. Blocks on disk are read ahead by a thread while
+others are computed on; the same thread writes back states that have changed, so that a later read finds them.
 """
 
 from __future__ import annotations
 
-import errno
 import mmap
-import os
-import tempfile
+import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from hocket.model.spill import Climb, climb
+from hocket.runtimes.paramserver.algorithm import Array, DataBlock
+from hocket.runtimes.paramserver.block_file import MIB, BlockFile, SpillError
+from hocket.runtimes.paramserver.packed_arrays import PAGE
+from hocket.runtimes.paramserver.stored_block import StoredBlock
 
-Array = NDArray[Any]
-_PAGE = 4096  # O_DIRECT reads and writes whole pages, to and from memory that begins with one.
-_READ_BYTES = 8 << 20  # in one call
-_MIB = 1 << 20
-_SLOWER = 1.2  # times the best round: the load has changed …
-_SLOW_ROUNDS = 3  # … if it is so for so many rounds, and α is to be found anew
-
-
-class SpillError(Exception):
-    """Blocks do not fit into the memory budget or onto the disk, or cannot be read; one line."""
+_OTHER = 1.2  # times the best round, or the best round times this: the load has changed …
+_OTHER_ROUNDS = 3  # … if it is so for so many rounds, and α is to be found anew
 
 
-class InputBlock(Protocol):
-    """What a store is given."""
+class _Used(NamedTuple):
+    """A block that is computed on."""
 
-    @property
-    def name(self) -> str:
-        """For messages."""
-
-    @property
-    def data(self) -> Mapping[str, Array]:
-        """Its arrays, which are never changed."""
-
-
-class _Layout(NamedTuple):
-    """Where an array is within its block."""
-
-    name: str
-    offset: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-
-class _Block:
-    """One block; `data` is None if it is on disk only, `place` is None if it was never written."""
-
-    def __init__(self, block: InputBlock) -> None:
-        self.name = block.name
-        self.data: Mapping[str, Array] | None = block.data
-        self.place: int | None = None
-        self.layouts: list[_Layout] = []
-        end = 0
-        for name, array in block.data.items():
-            if array.dtype.hasobject:
-                said = f"array '{name}' has Python objects (dtype {array.dtype}), which cannot be kept on disk"
-                raise SpillError(f"block '{block.name}': {said}")
-            self.layouts.append(_Layout(name, end, array.shape, array.dtype))
-            end += _whole_pages(array.nbytes)
-        self.size = end
+    stored: StoredBlock
+    block: DataBlock
+    slot: mmap.mmap | None  # that it was read into; None: it is in memory
 
 
 class BlockStore:
     """Holds blocks, of which it keeps as many in memory as the budget and the wanted share on disk allow."""
 
-    def __init__(self, blocks: Iterable[InputBlock], budget_bytes: int, folder: str, in_use: int = 1) -> None:
-        """Take over `blocks`, one after the other: let them come from a generator, and no others keep them in memory.
+    def __init__(
+        self, blocks: Iterable[DataBlock], budget_bytes: int, folder: str | BlockFile, in_use: int = 1,
+        expected_bytes: int = 0,
+    ) -> None:  # fmt: skip
+        """Copy `blocks`, one after the other: let them come from a generator, and no others keep them in memory.
 
-        `budget_bytes` is for blocks in memory and for what is read ahead, `folder` has room for the others. The data of
-        a block stays valid until `in_use` others were asked for. Raises SpillError, and leaves nothing then.
+        `budget_bytes` is for blocks in memory and for what is read ahead, `folder` has room for the others; if it has
+        not, and `expected_bytes` says how much will come, that is known before anything is written. At most `in_use`
+        blocks are computed on at a time. Raises SpillError, and leaves nothing then.
         """
         if in_use < 1:
             raise ValueError(f"in_use must be a count from 1, not {in_use}")
-        self._budget, self._folder, self._in_use = budget_bytes, folder, in_use
-        self._blocks: list[_Block] = []
-        self._fd, self._is_direct = -1, False
-        self._end = 0  # of the file
+        self._budget, self._in_use, self._expected = budget_bytes, in_use, expected_bytes
+        self._blocks: list[StoredBlock] = []
+        self.file = BlockFile(folder) if isinstance(folder, str) else folder
         self._largest = self._total = self._in_memory = 0
         self._wanted = 0.0  # share on disk
         self._climb: Climb | None = None
-        self._slow_rounds, self._comes_back = 0, False
-        self._reader = ThreadPoolExecutor(1, "read blocks")
+        self._other_rounds, self._comes_back = 0, False
+        self._changed = threading.Condition(threading.RLock())
+        self._io = ThreadPoolExecutor(1, "blocks on disk")
+        self._failure: BaseException | None = None  # of what the thread did, until it is told
+        self._slots, self._free = 0, list[mmap.mmap]()  # that blocks are read into
+        self._order: list[int] = []
+        self._coming: deque[int] = deque()  # places in the order whose blocks are not read yet
+        self._reading: dict[int, tuple[Future[None], mmap.mmap]] = {}  # by place
+        self._using: dict[int, _Used] = {}  # by place
+        self._is_begun = False
+        self._staying_now: set[int] = set()  # that are to be in memory after this round
         try:
             for block in blocks:
-                self._add(_Block(block))
+                self._add(block)
             self._wanted = self.share_on_disk
         except BaseException:
             self.close()
@@ -114,17 +83,12 @@ class BlockStore:
 
     def close(self) -> None:
         """Give back memory and disk."""
-        self._reader.shutdown(cancel_futures=True)
+        self._io.shutdown(cancel_futures=True)
         self._blocks.clear()
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self.file.close()
 
     def __len__(self) -> int:
         return len(self._blocks)
-
-    def __iter__(self) -> Iterator[tuple[int, Mapping[str, Array]]]:
-        return self.read(range(len(self._blocks)))
 
     # -- the share on disk --------------------------------------------------------------------------------------
 
@@ -134,9 +98,24 @@ class BlockStore:
         return 1.0 - self._in_memory / self._total if self._total else 0.0
 
     @property
+    def bytes_on_disk(self) -> int:
+        """Of blocks that are not in memory."""
+        return self._total - self._in_memory
+
+    @property
     def bytes_in_memory(self) -> int:
         """Of blocks and of buffers that are read into."""
-        return self._in_memory + (self._buffers_bytes if self._in_memory < self._total else 0)
+        return self._in_memory + (self._slots_bytes if self._in_memory < self._total else 0)
+
+    def set_budget(self, budget_bytes: int, find_share: bool = True) -> None:
+        """From now on keep to another budget; α is found anew if that changes much. Raises SpillError."""
+        before = self._room()
+        self._budget = budget_bytes
+        if find_share and abs(self._room() - before) > self._total / 20:
+            self._climb, self._comes_back = None, True
+            self.set_share_on_disk(0.0)
+        elif self._in_memory > self._room():
+            self.set_share_on_disk(self._wanted)
 
     def set_share_on_disk(self, alpha: float) -> float:
         """Want this share on disk from now on; the share that it will be, which is larger if memory does not suffice.
@@ -148,15 +127,16 @@ class BlockStore:
             raise ValueError(f"the share on disk must be from 0 to 1, not {alpha:g}")
         self._wanted = alpha
         staying = self._staying()
-        for i, block in enumerate(self._blocks):
-            if block.data is not None and i not in staying:
-                self._spill(block)
+        for i, stored in enumerate(self._blocks):
+            if i not in staying and stored.block is not None:
+                self._io.submit(self._spill, stored).result()
         return 1.0 - sum(self._blocks[i].size for i in staying) / self._total if self._total else 0.0
 
     def round_took(self, round_s: float) -> float:
         """After each round, how long it took: α takes its next step by hill climbing; gives the new share.
 
-        When α is found, it stays, until three rounds in a row take over a fifth longer than the best one did.
+        When α is found, it stays, until three rounds in a row take a fifth longer than the best one did, or are as much
+        shorter.
         """
         if self._comes_back:  # Blocks were still read from disk in this round, to stay in memory from now on.
             self._comes_back = False
@@ -171,9 +151,10 @@ class BlockStore:
             self._comes_back = share < self.share_on_disk
             return share
         assert self._climb.best_s is not None
-        self._slow_rounds = self._slow_rounds + 1 if round_s > _SLOWER * self._climb.best_s else 0
-        if self._slow_rounds >= _SLOW_ROUNDS:
-            self._climb, self._slow_rounds = Climb(self._wanted, best_alpha=self._wanted), 0
+        is_other = round_s > _OTHER * self._climb.best_s or round_s * _OTHER < self._climb.best_s
+        self._other_rounds = self._other_rounds + 1 if is_other else 0
+        if self._other_rounds >= _OTHER_ROUNDS:
+            self._climb, self._other_rounds = Climb(self._wanted, best_alpha=self._wanted), 0
         return self.share_on_disk
 
     def _staying(self) -> set[int]:
@@ -189,180 +170,219 @@ class BlockStore:
             on_disk += size
         return staying
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    # -- rounds -------------------------------------------------------------------------------------------------
+
+    def expect(self, order: Sequence[int]) -> None:
+        """Say which blocks the next round will use, so that the first are read ahead."""
+        with self._changed:
+            for future, slot in self._reading.values():  # of a round that was not ended
+                future.cancel()
+                self._io.submit(self._give_back, slot)
+            self._reading.clear()
+            self._order, self._is_begun = list(order), False
+            self._coming = deque(place for place, i in enumerate(order) if self._blocks[i].block is None)
+            self._read_ahead()
+
+    def begin_round(self, order: Sequence[int]) -> None:
+        """Use the blocks with these numbers, in this order: then `begin` and `end` each by its place."""
+        if self._is_begun or self._order != list(order):
+            self.expect(order)
+        self._is_begun = True
+        self._staying_now = self._staying()
+
+    def begin(self, place: int) -> DataBlock:
+        """The block at a place of the order, when it is there. Its data is not to be changed, its state may be.
+
+        It stays valid until `end`. Threads may call it for several places, all of the lowest ones that were not ended.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: place not in self._coming or self._failure is not None)
+            self._check()
+            i = self._order[place]
+            stored = self._blocks[i]
+            reading = self._reading.pop(place, None)
+            if reading is None and stored.block is not None:
+                self._using[place] = _Used(stored, stored.block, None)
+                return stored.block
+            if reading is None:  # It went to disk since the order was told.
+                self._slots += 1
+                slot = mmap.mmap(-1, max(stored.size, PAGE))
+                reading = (self._io.submit(stored.read, self.file, slot), slot)
+        future, slot = reading
+        future.result()
+        block = stored.block_in(slot)
+        if i in self._staying_now and self._keep(stored, block):
+            assert stored.block is not None
+            self._give_back(slot)
+            self._using[place] = _Used(stored, stored.block, None)
+            return stored.block
+        with self._changed:
+            self._using[place] = _Used(stored, block, slot)
+        return block
+
+    def end(self, place: int, results: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """The block at a place is no longer used. Its state is kept; `results` that lie in its memory are copied."""
+        with self._changed:
+            stored, block, slot = self._using.pop(place)
+        kept = dict(results or {})
+        if slot is not None:
+            memory = np.frombuffer(slot, np.uint8)
+            kept = {name: a.copy() if np.may_share_memory(a, memory) else a for name, a in kept.items()}
+            del memory
+            self._later(lambda: self._put_back(stored, block, slot))
+            return kept
+        with self._changed:
+            self._note_size(stored, stored.size_with(block.state))
+            is_over = self._in_memory > self._room()
+        if is_over:  # by states that were made now; this block is the one that will not be needed for longest
+            self._later(lambda: self._spill(stored))
+        return kept
 
     def read(self, order: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Array]]]:
-        """The blocks with these numbers, in this order: each with its arrays, which are not to be changed."""
-        staying = self._staying()
-        coming = deque(i for i in order if self._blocks[i].data is None)  # not read yet
-        reading: deque[tuple[int, Future[mmap.mmap]]] = deque()
-        free: list[mmap.mmap] = []
-        made, lent = 0, deque[mmap.mmap | None]()
-        most = self._in_use + 1
+        """The blocks with these numbers, in this order: each with its arrays, valid until `in_use` others were."""
+        self.begin_round(order)
+        used: deque[int] = deque()
         try:
-            for i in order:
-                if len(lent) >= self._in_use and (back := lent.popleft()) is not None:
-                    free.append(back)
-                while coming and (free or made < most):
-                    made += not free
-                    buffer = free.pop() if free else mmap.mmap(-1, max(self._largest, _PAGE))
-                    block = self._blocks[coming[0]]
-                    reading.append((coming.popleft(), self._reader.submit(self._fill, block, buffer)))
-                block = self._blocks[i]
-                if not reading or reading[0][0] != i:
-                    assert block.data is not None
-                    lent.append(None)
-                    yield i, block.data
-                    continue
-                buffer = reading.popleft()[1].result()
-                if i in staying and self._keep(block, buffer):
-                    assert block.data is not None
-                    free.append(buffer)
-                    lent.append(None)
-                    yield i, block.data
-                else:
-                    lent.append(buffer)
-                    yield i, _arrays(block, buffer)
+            for place, i in enumerate(order):
+                if len(used) >= self._in_use:
+                    self.end(used.popleft())
+                data = self.begin(place).data
+                used.append(place)
+                yield i, data
         finally:
-            for _, future in reading:
-                future.cancel()
-            for _, future in reading:
-                with suppress(BaseException):
-                    future.result()
+            for place in used:
+                self.end(place)
+
+    def __iter__(self) -> Iterator[tuple[int, Mapping[str, Array]]]:
+        return self.read(range(len(self._blocks)))
+
+    # -- states -------------------------------------------------------------------------------------------------
+
+    def state(self, number: int) -> Mapping[str, Array]:
+        """What a block has for its state now, between rounds."""
+        stored = self._blocks[number]
+        if stored.block is None:
+            return self._io.submit(stored.read_state, self.file).result()
+        self._check()
+        return stored.block.state
+
+    def set_state(self, number: int, state: Mapping[str, Array]) -> None:
+        """Give a block another state, between rounds."""
+        stored = self._blocks[number]
+        if stored.block is None:
+            self._io.submit(stored.write_state, self.file, state).result()
+        else:
+            stored.block.state.clear()
+            stored.block.state.update(state)
+        self._note_size(stored, stored.size_with(state))
+        if stored.block is not None and self._in_memory > self._room():
+            self._io.submit(self._spill, stored).result()
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _add(self, given: DataBlock) -> None:
+        """Keep a new block, or what would be one too many, within the budget."""
+        stored = StoredBlock(given)
+        self._largest = max(self._largest, stored.size)
+        self._total += stored.size
+        if self._room() < 0:
+            needed, budget = self._slots_bytes / MIB, self._budget / MIB
+            said = f"{self._in_use + 1} blocks of its size are {needed:.1f} MiB, the memory budget is {budget:.1f} MiB"
+            raise SpillError(f"block '{stored.name}' is too large: {said}")
+        for i in _spread(len(self._blocks)) if self._in_memory + stored.size > self._room() else ():
+            if self._blocks[i].block is not None and self._in_memory + stored.size > self._room():
+                self._spill_first(self._blocks[i])
+        self._blocks.append(stored)
+        stored.take(given)
+        self._in_memory += stored.size
+        if self._in_memory > self._room():
+            self._spill_first(stored)
+
+    def _spill_first(self, stored: StoredBlock) -> None:
+        if self.file.fd < 0 and self._expected:
+            self.file.check_room(max(0, self._expected - max(0, self._room())))
+        self._io.submit(self._spill, stored).result()
 
     @property
-    def _buffers_bytes(self) -> int:
-        return (self._in_use + 1) * max(self._largest, _PAGE)
-
-    def _fill(self, block: _Block, buffer: mmap.mmap) -> mmap.mmap:
-        """In the reader's thread."""
-        assert block.place is not None
-        with memoryview(buffer) as view:
-            done = 0
-            while done < block.size:
-                with view[done : min(done + _READ_BYTES, block.size)] as part:
-                    try:
-                        count = os.preadv(self._fd, [part], block.place + done)
-                    except OSError as error:
-                        raise SpillError(f"block '{block.name}' cannot be read from disk: {error.strerror}") from error
-                if not count:
-                    raise SpillError(f"block '{block.name}' ends after {done} of {block.size} bytes on disk")
-                done += count
-        if not self._is_direct:
-            os.posix_fadvise(self._fd, block.place, block.size, os.POSIX_FADV_DONTNEED)
-        return buffer
-
-    def _keep(self, block: _Block, buffer: mmap.mmap) -> bool:
-        """Let a block that was read stay in memory, if there is room."""
-        if self._in_memory + block.size > self._room():
-            return False
-        copy = mmap.mmap(-1, max(block.size, 1))
-        copy[: block.size] = buffer[: block.size]
-        block.data = _arrays(block, copy)
-        self._in_memory += block.size
-        return True
-
-    # -- writing ------------------------------------------------------------------------------------------------
-
-    def _add(self, block: _Block) -> None:
-        """Keep a new block, or what would be one too many, within the budget."""
-        self._largest = max(self._largest, block.size)
-        self._total += block.size
-        if self._room() < 0:
-            needed, budget = self._buffers_bytes / _MIB, self._budget / _MIB
-            said = f"{self._in_use + 1} blocks of its size are {needed:.1f} MiB, the memory budget is {budget:.1f} MiB"
-            raise SpillError(f"block '{block.name}' is too large: {said}")
-        self._blocks.append(block)
-        self._in_memory += block.size
-        for i in _spread(len(self._blocks)) if self._in_memory > self._room() else ():
-            if self._blocks[i].data is not None and self._in_memory > self._room():
-                self._spill(self._blocks[i])
+    def _slots_bytes(self) -> int:
+        return (self._in_use + 1) * max(self._largest, PAGE)
 
     def _room(self) -> int:
         """For blocks that stay in memory: the budget, less what is read into or written from. Below 0: it is too small.
 
         Where not even that fits, all blocks may still be small enough to need no disk.
         """
-        room = self._budget - self._buffers_bytes
+        room = self._budget - self._slots_bytes
         return self._budget if room < 0 and self._total <= self._budget else room
 
-    def _spill(self, block: _Block) -> None:
-        """Let a block be on disk only."""
-        if block.place is None:
-            self._write(block)
-        block.data = None
-        self._in_memory -= block.size
+    def _note_size(self, stored: StoredBlock, size: int) -> None:
+        with self._changed:
+            added = size - stored.size
+            stored.size = size
+            self._total += added
+            self._in_memory += added if stored.block is not None else 0
+            self._largest = max(self._largest, size)
 
-    def _write(self, block: _Block) -> None:
-        assert block.data is not None
-        try:
-            if self._fd < 0:
-                self._fd, self._is_direct = _nameless_file(self._folder)
-            place = self._end
+    def _keep(self, stored: StoredBlock, block: DataBlock) -> bool:
+        """Let a block that was read stay in memory, if there is room."""
+        with self._changed:
+            if self._in_memory + stored.size > self._room():
+                return False
+            self._in_memory += stored.size
+        stored.take(block)
+        return True
+
+    def _read_ahead(self) -> None:
+        """With the lock held: let blocks be read as far as there are buffers."""
+        while self._coming and (self._free or self._slots <= self._in_use):
+            place = self._coming.popleft()
+            stored = self._blocks[self._order[place]]
+            slot = self._free.pop() if self._free else None
+            self._slots += slot is None
+            if slot is None or len(slot) < stored.size:
+                slot = mmap.mmap(-1, max(self._largest, PAGE))
+            self._reading[place] = (self._io.submit(stored.read, self.file, slot), slot)
+        self._changed.notify_all()
+
+    def _give_back(self, slot: mmap.mmap) -> None:
+        with self._changed:
+            if self._slots > self._in_use + 1:
+                self._slots -= 1
+            else:
+                self._free.append(slot)
+            self._read_ahead()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _later(self, work: Callable[[], None]) -> None:
+        def noted() -> None:
             try:
-                os.posix_fallocate(self._fd, place, max(block.size, 1))  # so that the disk is full now, or not at all
-                # Arrays need not begin at whole pages. Nothing is read meanwhile: the budget has room for one more.
-                with mmap.mmap(-1, max(block.size, _PAGE)) as buffer:
-                    _pack(block, buffer)
-                    _write_all(self._fd, buffer, block.size, place)
-            except OSError:
-                os.ftruncate(self._fd, place)
-                raise
-            if not self._is_direct:
-                os.fdatasync(self._fd)
-                os.posix_fadvise(self._fd, place, block.size, os.POSIX_FADV_DONTNEED)
-        except OSError as error:
-            raise SpillError(_no_room(block, self._folder, error)) from error
-        block.place = place
-        self._end = place + block.size
+                work()
+            except BaseException as error:
+                with self._changed:
+                    self._failure = error
+                    self._changed.notify_all()
 
+        self._io.submit(noted)
 
-def _pack(block: _Block, buffer: mmap.mmap) -> None:
-    assert block.data is not None
-    for layout in block.layouts:
-        there = np.frombuffer(buffer, layout.dtype, int(np.prod(layout.shape)), layout.offset)
-        there.reshape(layout.shape)[...] = block.data[layout.name]
-        del there  # A buffer that is looked at cannot be closed.
+    # In the thread:
 
-
-def _arrays(block: _Block, buffer: mmap.mmap) -> dict[str, Array]:
-    """The arrays of a block that lies in a buffer, read-only."""
-    found = {}
-    for layout in block.layouts:
-        array = np.frombuffer(buffer, layout.dtype, int(np.prod(layout.shape)), layout.offset)
-        found[layout.name] = array.reshape(layout.shape)
-        found[layout.name].flags.writeable = False
-    return found
-
-
-def _write_all(fd: int, buffer: mmap.mmap, size: int, place: int) -> None:
-    with memoryview(buffer) as view:
-        done = 0
-        while done < size:
-            with view[done:size] as part:
-                done += os.pwritev(fd, [part], place + done)
-
-
-def _nameless_file(folder: str) -> tuple[int, bool]:
-    """A file that no other process finds and that is gone with this one; whether it goes around the page cache."""
-    for direct in (os.O_DIRECT, 0):
+    def _put_back(self, stored: StoredBlock, block: DataBlock, slot: mmap.mmap) -> None:
         try:
-            return os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC | direct, 0o600), bool(direct)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.EISDIR):
-                raise
-    fd, path = tempfile.mkstemp(prefix="blocks-", dir=folder)  # The file system has no files without a name.
-    os.unlink(path)
-    return fd, False
+            size = stored.write_state(self.file, block.state, slot)
+            self._note_size(stored, size)
+        finally:
+            self._give_back(slot)
 
-
-def _no_room(block: _Block, folder: str, error: OSError) -> str:
-    said = f"block '{block.name}' of {block.size / _MIB:.1f} MiB cannot be kept in folder '{folder}'"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        with suppress(OSError):
-            room = os.statvfs(folder)
-            return f"{said}: {room.f_bavail * room.f_frsize / _MIB:.1f} MiB are free"
-    return f"{said}: {error.strerror}"
+    def _spill(self, stored: StoredBlock) -> None:
+        """Let a block be on disk only."""
+        if stored.block is not None:
+            stored.write(self.file)
+            with self._changed:
+                stored.block = stored.memory = None
+                self._in_memory -= stored.size
 
 
 def _spread(count: int) -> Iterator[int]:
@@ -372,7 +392,3 @@ def _spread(count: int) -> Iterator[int]:
         reverse = int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
         if reverse < count:
             yield reverse
-
-
-def _whole_pages(size: int) -> int:
-    return -(-size // _PAGE) * _PAGE

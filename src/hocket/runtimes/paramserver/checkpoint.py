@@ -12,12 +12,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
+from zipfile import BadZipFile
 
 import msgspec
 import numpy as np
 from msgspec import Struct
+from numpy.lib.npyio import NpzFile
 
-from hocket.runtimes.paramserver.algorithm import Array, DataBlock, TrainingError, content_of
+from hocket.runtimes.paramserver.algorithm import Array, TrainingError, content_of
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout
 
 _FORMAT = 1
@@ -53,7 +55,7 @@ class SavedModel:
     def __init__(self, folder: Path, progress: SavedProgress) -> None:
         self.folder, self.progress = folder, progress
         self._arrays: dict[str, Array] = {}
-        self._states: dict[str, Array] | None = None
+        self._files: dict[Path, set[int]] | None = None  # with the states of blocks
         self._reading = threading.Lock()  # Other hosts are answered by threads of their own.
 
     def layouts(self) -> dict[str, ArrayLayout]:
@@ -76,13 +78,23 @@ class SavedModel:
         return np.ascontiguousarray(self._arrays[name][first:behind])
 
     def states_of(self, blocks: Sequence[int]) -> bytes:
-        """The states of some blocks, as `packed_states` writes them."""
+        """The states of some blocks, as `packed_states` writes them, read now."""
         with self._reading:
-            if self._states is None:
-                files = sorted(self.folder.glob("states-*.npz"))
-                self._states = {k: v for path in files for k, v in _unpacked(path.read_bytes(), str(path)).items()}
-        wanted = {str(block) for block in blocks}
-        return _packed({name: array for name, array in self._states.items() if name.split("/", 1)[0] in wanted})
+            if self._files is None:
+                self._files = self._blocks_by_file()
+        wanted, found = set(blocks), dict[str, Array]()
+        for path, there in self._files.items():
+            if wanted & there:
+                found |= _unpacked(path, str(path), wanted)
+        return _packed(found)
+
+    def _blocks_by_file(self) -> dict[Path, set[int]]:
+        """Which file has the states of which blocks."""
+        files = {}
+        for path in sorted(self.folder.glob("states-*.npz")):
+            with _opened(path, str(path)) as file:
+                files[path] = {int(name.split("/", 1)[0]) for name in file.files}
+        return files
 
 
 class CheckpointFolder:
@@ -123,8 +135,8 @@ class CheckpointFolder:
             for name, layout in layouts.items():
                 with open(part / f"{name}.npy", "wb") as file:
                     _write_array(file, layout, shards(name))
-            for host, content in enumerate(states):
-                _write_bytes(part / f"states-{host}.npz", content)
+            for number, content in enumerate(states):
+                _write_bytes(part / f"states-{number}.npz", content)
             _write_bytes(part / _MANIFEST, msgspec.json.encode(msgspec.structs.replace(progress, arrays=arrays)))
             _sync_folder(part)
             shutil.rmtree(target, ignore_errors=True)
@@ -139,20 +151,22 @@ class CheckpointFolder:
         return target
 
 
-def packed_states(blocks: Mapping[int, DataBlock]) -> bytes:
+def packed_states(states: Mapping[int, Mapping[str, Array]]) -> bytes:
     """The states of blocks, by number, as one file."""
-    states = {f"{number}/{key}": array for number, block in blocks.items() for key, array in block.state.items()}
-    for name, array in states.items():
+    named = {f"{number}/{key}": array for number, state in states.items() for key, array in state.items()}
+    for name, array in named.items():
         if not isinstance(array, np.ndarray) or array.dtype.kind == "O":
             raise TrainingError(f"block {name.split('/')[0]}: state '{name.split('/', 1)[1]}' is no array of numbers")
-    return _packed(states)
+    return _packed(named)
 
 
-def restore_states(blocks: Mapping[int, DataBlock], content: bytes) -> None:
-    """Give blocks the states that `packed_states` wrote."""
-    for name, array in _unpacked(content, "the states of blocks").items():
+def unpacked_states(content: bytes) -> dict[int, dict[str, Array]]:
+    """What `packed_states` wrote."""
+    states: dict[int, dict[str, Array]] = {}
+    for name, array in _unpacked(io.BytesIO(content), "the states of blocks").items():
         number, _, key = name.partition("/")
-        blocks[int(number)].state[key] = array
+        states.setdefault(int(number), {})[key] = array
+    return states
 
 
 def _iteration_of(path: Path) -> int:
@@ -167,12 +181,23 @@ def _packed(states: Mapping[str, Array]) -> bytes:
     return content.getvalue()
 
 
-def _unpacked(content: bytes, what: str) -> dict[str, Array]:
+def _opened(source: Path | io.BytesIO, what: str) -> NpzFile:
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as found:
-            return dict(found)
-    except (OSError, ValueError, EOFError) as error:
+        found = np.load(source, allow_pickle=False)
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise TrainingError(f"{what} cannot be read: {error}") from error
+    if not isinstance(found, NpzFile):
+        raise TrainingError(f"{what} cannot be read: it is no .npz file")
+    return found
+
+
+def _unpacked(source: Path | io.BytesIO, what: str, blocks: set[int] | None = None) -> dict[str, Array]:
+    """The states in a file, or those of some blocks."""
+    with _opened(source, what) as file:
+        try:
+            return {name: file[name] for name in file.files if blocks is None or int(name.split("/", 1)[0]) in blocks}
+        except (OSError, ValueError, EOFError, BadZipFile) as error:
+            raise TrainingError(f"{what} cannot be read: {error}") from error
 
 
 def _write_array(file: BinaryIO, layout: ArrayLayout, shards: Iterable[Array]) -> None:

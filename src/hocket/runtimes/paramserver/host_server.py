@@ -32,7 +32,7 @@ class ShardServer:
     def __init__(self) -> None:
         self.shard: ModelShard | None = None
         self.saved: SavedModel | None = None  # of host 0: what training goes on from
-        self.states: Callable[[], bytes] = bytes  # of this host's blocks
+        self.states: Callable[[Sequence[int]], bytes] = bytes  # of some of this host's blocks
 
     def serve(self, link: HostLink, host: int) -> None:
         """Content one host until it closes the connection."""
@@ -48,7 +48,7 @@ class ShardServer:
                         self._shard().push_ended(host)
                         link.send(Content())
                     case BlockStates():
-                        _send_bytes(link, self.states())
+                        _send_bytes(link, self.states(request.blocks))
                     case SavedRows():
                         rows = self._saved().rows(request.name, request.first, request.behind)
                         link.send(Content(rows.nbytes))

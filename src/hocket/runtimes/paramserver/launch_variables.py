@@ -18,6 +18,7 @@ class LaunchVariables:
     master: tuple[str, int] = ("127.0.0.1", 0)
     job: str = ""  # the attempt of the job, so that hosts of different ones do not talk to each other
     checkpoint: Path | None = None
+    memory_bytes: int | None = None  # that this host's part of the job asked for; None: it did not say
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> LaunchVariables:
@@ -31,7 +32,8 @@ class LaunchVariables:
         folder = env.get("HOCKET_CHECKPOINT_DIR")
         job = f"{env.get('HOCKET_JOB', '')}/{env.get('HOCKET_ATTEMPT', '')}"
         master = env.get("MASTER_ADDR", "127.0.0.1"), port
-        return cls(host, hosts, master, job, Path(folder) if folder else None)
+        mem_mib = _number(env, "HOCKET_MEM_MIB", "HOCKET_MEM_MIB", 0)
+        return cls(host, hosts, master, job, Path(folder) if folder else None, mem_mib << 20 if mem_mib else None)
 
 
 def default_workers(env: Mapping[str, str], hosts: int, cores: int) -> int:

@@ -6,7 +6,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,21 @@ from typing import Any
 import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock, TrainingError, check_model
+from hocket.runtimes.paramserver.block_file import MIB
+from hocket.runtimes.paramserver.block_needs import BlockNeeds
 from hocket.runtimes.paramserver.checkpoint import (
     CheckpointFolder,
     SavedModel,
     SavedProgress,
     packed_states,
-    restore_states,
+    unpacked_states,
+)  # fmt: skip
+from hocket.runtimes.paramserver.host_blocks import (
+    BlocksInMemory,
+    HostBlocks,
+    SpilledBlocks,
+    SpillOptions,
+    expected_bytes,
 )  # fmt: skip
 from hocket.runtimes.paramserver.host_group import HostGroup
 from hocket.runtimes.paramserver.host_model import HostModel
@@ -28,9 +37,10 @@ from hocket.runtimes.paramserver.launch_variables import LaunchVariables, defaul
 from hocket.runtimes.paramserver.model_shard import ModelShard, Update
 from hocket.runtimes.paramserver.phase_tokens import tokens_offered
 from hocket.runtimes.paramserver.phase_turns import CommTurn, NoTurns, PhaseTurns
-from hocket.runtimes.paramserver.pull_plan import ArrayLayout, Plan, checked_needs, plan_of
+from hocket.runtimes.paramserver.pull_plan import ArrayLayout, Plan, plan_of
 from hocket.runtimes.paramserver.sharding import blocks_of, iterations_of_epoch, rows_of
 from hocket.runtimes.paramserver.stop_signals import StopSignals
+from hocket.runtimes.paramserver.training_result import EpochEnd, PhaseTimes, Trained
 from hocket.runtimes.paramserver.wire import BlockStates, LinkClosed, Pull, SavedRows, SavedStates
 from hocket.runtimes.paramserver.worker_pool import WorkerPool
 
@@ -44,45 +54,6 @@ class Paused(SystemExit):
 
     def __init__(self) -> None:
         super().__init__(_LEFT)
-
-
-@dataclass(frozen=True)
-class PhaseTimes:
-    """Seconds that this host spent in each phase, without waiting for other hosts or for its turn."""
-
-    pull_s: float = 0.0  # getting parameters
-    comp_s: float = 0.0  # computing
-    push_s: float = 0.0  # sending and applying updates
-
-    def __add__(self, other: PhaseTimes) -> PhaseTimes:
-        return PhaseTimes(self.pull_s + other.pull_s, self.comp_s + other.comp_s, self.push_s + other.push_s)
-
-
-@dataclass(frozen=True)
-class EpochEnd:
-    """What is known at the end of an epoch."""
-
-    epoch: int  # counted from 1
-    epochs: int  # that are wanted
-    iteration: int  # all that are done
-    objective: float | None  # None: it was not computed
-    times: PhaseTimes  # of all iterations of the epoch, on this host
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The result of training."""
-
-    # The model on host 0, by array; empty on other hosts.
-    model: Mapping[str, Array]
-    # At the end of the last epoch.
-    objective: float | None
-    # Epochs that are done, those of earlier attempts too.
-    epochs: int
-    # Iterations likewise.
-    iterations: int
-    # Seconds in each phase since this process began to train, on this host.
-    times: PhaseTimes
 
 
 @dataclass(frozen=True)
@@ -114,6 +85,7 @@ def train(
     report: Callable[..., None] | None = None,
     on_epoch: Callable[[EpochEnd], None] | None = None,
     launch: LaunchVariables | None = None,
+    spill: SpillOptions | None = None,
 ) -> Trained:
     """Train until `epochs` are done, or the objective is at most `target`; see `hocket.paramserver.train`."""
     launch = launch or LaunchVariables.of(os.environ)
@@ -134,12 +106,15 @@ def train(
         if value < least:
             raise TrainingError(f"{name} must be at least {least}, not {value}")
     folder = Path(checkpoint) if checkpoint is not None else launch.checkpoint
+    if spill is None and launch.memory_bytes is not None:
+        spill = SpillOptions(launch.memory_bytes)
     group, pool = HostGroup(launch), WorkerPool(options.workers)
+    run: _Run | None = None
     offered = tokens_offered() if turns is None else None
     turns = turns or offered or NoTurns()
     try:
         with StopSignals() as signals:
-            run = _Run(algorithm, blocks, options, group, pool, turns, signals, folder)
+            run = _Run(algorithm, blocks, options, group, pool, turns, signals, folder, spill)
             run.begin()
             return run.to_the_end(report, on_epoch)
     except TrainingError as error:
@@ -152,6 +127,8 @@ def train(
     finally:
         group.close()
         pool.close()
+        if run is not None:
+            run.blocks.close()
         if offered is not None:
             offered.close()
 
@@ -177,13 +154,14 @@ class _Run:
 
     def __init__(
         self, algorithm: Algorithm, blocks: Sequence[DataBlock], options: TrainingOptions, group: HostGroup,
-        pool: WorkerPool, turns: PhaseTurns, signals: StopSignals, folder: Path | None,
+        pool: WorkerPool, turns: PhaseTurns, signals: StopSignals, folder: Path | None, spill: SpillOptions | None,
     ) -> None:  # fmt: skip
         self.algorithm, self.options, self.group = algorithm, options, group
         self.pool, self.turns, self.signals = pool, turns, signals
         self.name = type(algorithm).__name__
         self.count = len(blocks)
-        self.blocks = {i: blocks[i] for i in blocks_of(self.count, group.host, group.hosts)}
+        self.given, self.spill = blocks, spill
+        self.blocks: HostBlocks = BlocksInMemory(())
         self.batches = iterations_of_epoch(self.count, options.batch)
         self.iteration = 0
         self.objective: float | None = None
@@ -198,7 +176,7 @@ class _Run:
 
     def begin(self) -> None:
         """Meet the other hosts, and have the model: a new one, or that of the last checkpoint."""
-        self.server.states = lambda: packed_states(self.blocks)
+        self.server.states = lambda numbers: packed_states({i: self.blocks.state(i) for i in numbers})
         self.group.join(self.server, self.server.wake)
         saved = self.checkpoints.newest() if self.checkpoints is not None and self.group.host == 0 else None
         self.server.saved = saved
@@ -208,7 +186,7 @@ class _Run:
         found = told[0]["saved"]
         model = check_model(self.algorithm.init(np.random.default_rng(self.options.seed)))
         layouts = {name: ArrayLayout.of(array) for name, array in model.items()}
-        self._note_needs(layouts)
+        self._take_blocks(layouts)
         whole = frozenset(
             name
             for needs in (self.needs, self.objective_needs)
@@ -239,12 +217,19 @@ class _Run:
                 if of[key] != value:
                     raise TrainingError(f"host 0 has {key} {value}, host {host} has {key} {of[key]}: start all alike")
 
-    def _note_needs(self, layouts: Mapping[str, ArrayLayout]) -> None:
-        self.layouts = layouts
-        self.needs = {i: checked_needs(i, self.algorithm.needs(b), layouts) for i, b in self.blocks.items()}
-        self.objective_needs = {
-            i: checked_needs(i, self.algorithm.objective_needs(b), layouts) for i, b in self.blocks.items()
-        }
+    def _take_blocks(self, layouts: Mapping[str, ArrayLayout]) -> None:
+        """Have this host's blocks, one after the other, and know what each needs."""
+        self.layouts, rows = layouts, BlockNeeds(self.algorithm, layouts)
+        self.needs, self.objective_needs = rows.of_compute, rows.of_objective
+        numbers = blocks_of(self.count, self.group.host, self.group.hosts)
+        if self.spill is None:
+            self.blocks = BlocksInMemory((i, rows.noted(i, self.given[i])) for i in numbers)
+            return
+        each = ((i, rows.noted(i, self.given[i], copied=True)) for i in numbers)
+        size = expected_bytes(self.given) // self.group.hosts
+        self.blocks = spilled = SpilledBlocks(each, self.spill, self.options.workers, size)
+        self.given = ()
+        spilled.reserve(rows.bytes_at_once(self.options.batch, self.options.workers))
 
     def _restore(self, shard: ModelShard, found: dict[str, Any], saved: SavedModel | None) -> None:
         """Go on from a checkpoint, which host 0 reads."""
@@ -270,14 +255,16 @@ class _Run:
                     self.group.links[0].send(SavedRows(name, first, behind))
                     self.group.links[0].receive_answer()
                     self.group.links[0].receive_array(shard.values[name])
-            if saved is not None:
-                content = saved.states_of(list(self.blocks))
-            else:
-                self.group.links[0].send(SavedStates(list(self.blocks)))
-                content = self.group.links[0].receive_bytes(self.group.links[0].receive_answer().length)
+            for part in self.blocks.state_parts(self.blocks.numbers):
+                if saved is not None:
+                    content = saved.states_of(part)
+                else:
+                    self.group.links[0].send(SavedStates(part))
+                    content = self.group.links[0].receive_bytes(self.group.links[0].receive_answer().length)
+                for i, state in unpacked_states(content).items():
+                    self.blocks.set_state(i, state)
         except LinkClosed as error:
             raise TrainingError(f"a host is gone: {error}") from error
-        restore_states(self.blocks, content)
         shard.version = self.iteration = self.saved_iteration = found["iteration"]
         self.objective = found["objective"]
 
@@ -286,8 +273,10 @@ class _Run:
     def to_the_end(self, report: Callable[..., None] | None, on_epoch: Callable[[EpochEnd], None] | None) -> Trained:
         """Iterate. Raises Paused when this or another host is asked to leave."""
         began, epoch_times, reported_s = PhaseTimes(), PhaseTimes(), time.monotonic()
+        pass_s = 0.0  # of the epoch's iterations, without its objective, which is not in every one
         while not self._is_done():
             times = self._iterate(self.batches[self.iteration % len(self.batches)])
+            pass_s += times.pull_s + times.comp_s + times.push_s
             self.iteration += 1
             epoch, within = divmod(self.iteration, len(self.batches))
             evaluated = None
@@ -301,21 +290,29 @@ class _Run:
                 now_s = time.monotonic()
                 if not within:
                     ended = EpochEnd(
-                        epoch, self.options.epochs, self.iteration, self.objective if evaluated else None, epoch_times
-                    )
+                        epoch, self.options.epochs, self.iteration, self.objective if evaluated else None, epoch_times,
+                        self.blocks.spilled,
+                    )  # fmt: skip
                     if on_epoch is not None:
                         on_epoch(ended)
                     if report is not None:
                         told = {} if ended.objective is None else {"objective": ended.objective}
+                        if ended.spilled is not None:
+                            told |= {"disk_share": ended.spilled.share, "disk_mib": ended.spilled.disk_bytes / MIB}
                         report(epoch, step=self.iteration, **told)
                 elif report is not None and now_s - reported_s >= _STEP_REPORT_S:
                     report(step=self.iteration)
                     reported_s = now_s
             if not within:
                 epoch_times = PhaseTimes()
+                self.blocks.epoch_took(pass_s)
+                pass_s = 0.0
+                if not self._is_done():
+                    self.blocks.expect(self._own_of(self.batches[0]))
             self._heed(leave)
         self._save_if_new()
-        return Trained(self._whole_model(), self.objective, self.iteration // len(self.batches), self.iteration, began)
+        epochs, spilled = self.iteration // len(self.batches), self.blocks.spilled
+        return Trained(self._whole_model(), self.objective, epochs, self.iteration, began, spilled)
 
     def _is_done(self) -> bool:
         if self.iteration >= self.options.epochs * len(self.batches):
@@ -334,13 +331,16 @@ class _Run:
 
     def _iterate(self, batch: range) -> PhaseTimes:
         """One iteration: every host's subtask ends before the next one begins on any."""
-        mine = [i for i in batch if i in self.blocks]
+        mine = self._own_of(batch)
         pull_s = self._pull(mine, ("compute", batch), self.needs)
         self.group.exchange(f"pulled {self.iteration}", None)
         with self.turns.comp():
             began_s = _clock_s()
-            self.pool.each(mine, self._computed, self.model.take_only if len(mine) == 1 else self.model.add)
+            take = self.model.take_only if len(mine) == 1 else self.model.add
+            self.blocks.each(self.pool, mine, self._computed, take)
             comp_s = _clock_s() - began_s
+        if within := (self.iteration + 1) % len(self.batches):
+            self.blocks.expect(self._own_of(self.batches[within]))
         self.group.exchange(f"computed {self.iteration}", None)
         with self.turns.comm() as given:
             turn, began_s = _TimedTurn(given), _clock_s()
@@ -356,8 +356,10 @@ class _Run:
             self.model.pull(self.plans[key], turn)
             return _clock_s() - began_s - turn.waited_s
 
-    def _computed(self, i: int) -> dict[str, Array]:
-        block = self.blocks[i]
+    def _own_of(self, batch: range) -> list[int]:
+        return [i for i in batch if i in self.needs]
+
+    def _computed(self, i: int, block: DataBlock) -> dict[str, Array]:
         params = self.model.params(i, self.needs[i])
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # What is not finite is found below.
@@ -380,20 +382,20 @@ class _Run:
 
     def _evaluate(self) -> PhaseTimes:
         """The objective: the sum of all blocks' parts, in their order."""
-        mine = list(self.blocks)
+        mine = list(self.blocks.numbers)
         pull_s = self._pull(mine, "objective", self.objective_needs)
         self.group.exchange(f"objective pulled {self.iteration}", None)
         parts: dict[int, float] = {}
 
-        def part(i: int) -> float:
-            found = float(self.algorithm.objective(self.blocks[i], self.model.params(i, self.objective_needs[i])))
+        def part(i: int, block: DataBlock) -> float:
+            found = float(self.algorithm.objective(block, self.model.params(i, self.objective_needs[i])))
             if not math.isfinite(found):
-                raise TrainingError(f"block '{self.blocks[i].name}': the objective is {found}")
+                raise TrainingError(f"block '{block.name}': the objective is {found}")
             return found
 
         with self.turns.comp():
             began_s = _clock_s()
-            self.pool.each(mine, part, lambda i, found: parts.__setitem__(i, found))
+            self.blocks.each(self.pool, mine, part, lambda i, found: parts.__setitem__(i, found))
             comp_s = _clock_s() - began_s
         told = self.group.exchange(f"objective {self.iteration}", parts)
         everything = {i: found for of in told for i, found in of.items()}
@@ -442,15 +444,18 @@ class _Run:
             raise TrainingError(f"a host is gone: {error}") from error
         return found
 
-    def _states(self) -> list[bytes]:
-        found = [packed_states(self.blocks)]
-        try:
-            for host in range(1, self.group.hosts):
-                self.group.links[host].send(BlockStates())
-                found.append(self.group.links[host].receive_bytes(self.group.links[host].receive_answer().length))
-        except LinkClosed as error:
-            raise TrainingError(f"a host is gone: {error}") from error
-        return found
+    def _states(self) -> Iterator[bytes]:
+        """The states of all hosts' blocks, a part of them at a time."""
+        for host in range(self.group.hosts):
+            for part in self.blocks.state_parts(blocks_of(self.count, host, self.group.hosts)):
+                if host == self.group.host:
+                    yield packed_states({i: self.blocks.state(i) for i in part})
+                    continue
+                try:
+                    self.group.links[host].send(BlockStates(part))
+                    yield self.group.links[host].receive_bytes(self.group.links[host].receive_answer().length)
+                except LinkClosed as error:
+                    raise TrainingError(f"a host is gone: {error}") from error
 
     def _whole_model(self) -> dict[str, Array]:
         """All arrays, on host 0."""

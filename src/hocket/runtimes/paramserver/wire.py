@@ -69,7 +69,9 @@ class PushEnded(Struct, tag=True):
 
 
 class BlockStates(Struct, tag=True):
-    """Asks for the states of the host's blocks, for a checkpoint."""
+    """Asks for the states of some of the host's blocks, for a checkpoint."""
+
+    blocks: list[int]
 
 
 class SavedRows(Struct, tag=True):

@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,34 @@ def sparse_blocks() -> list[DataBlock]:
         x = rng.normal(size=(20, 2))
         made.append(DataBlock(f"features {features}", {"features": features, "x": x, "y": x @ TRUTH[features]}))
     return made
+
+
+class LazyBlocks(Sequence[DataBlock]):
+    """Blocks that are made when they are asked for."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self._count, self._size = count, size
+        self.total_bytes = count * size
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, i: Any) -> DataBlock:
+        return DataBlock(f"block {i}", {"x": np.full(self._size // 8, float(i))})
+
+
+class Mean(Algorithm):
+    def init(self, rng: np.random.Generator) -> Mapping[str, Array]:
+        del rng
+        return {"mean": np.zeros(1)}
+
+    def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:
+        state = block.state.setdefault("seen", np.zeros(len(block.data["x"]) // 2))
+        state += 1
+        return {"mean": np.array([block.data["x"].mean() - params["mean"][0] + state[-1]])}
+
+    def objective(self, block: DataBlock, params: Mapping[str, Array]) -> float:
+        return float(block.data["x"][0] + params["mean"][0] + block.state["seen"].mean())
 
 
 def free_port() -> int:
