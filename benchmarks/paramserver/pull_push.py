@@ -150,6 +150,6 @@ def _two_hosts(size: int, iterations: int) -> dict[str, float]:
     return found
 
 
-def tell(size: int, iterations: int) -> None:
-    """Print what `run` measures as one of two hosts."""
-    print(json.dumps(_shown(run(size, iterations, 2, 1))))
+def tell(size: int, iterations: int, hosts: int = 2) -> None:
+    """Print what `run` measures as one of some hosts."""
+    print(json.dumps(_shown(run(size, iterations, hosts, 1))))

@@ -41,22 +41,22 @@ class Cgroup:
 
     # -- limits -------------------------------------------------------------------------------------------------
 
-    def limit(self, mem_mib: float, cores: float, hard_cpus: bool) -> None:
+    def limit(self, mem_mib: float, cores: float, hard_cpus: bool, period_us: int = _PERIOD_US) -> None:
         """Set its limits, 0 for none; OSError if one cannot be set.
 
         Cores are shares of the CPU time that is wanted at a moment, and what others do not use can be used; with
-        `hard_cpus` they are the most that it gets.
+        `hard_cpus` they are the most that it gets in each period.
         """
         if mem_mib and (memory := self.folders.get(MEMORY)) is not None:
             _limit_memory(memory, min(int(mem_mib * _MIB), _NO_LIMIT))
         if cores and (cpu := self.folders.get(CPU)) is not None:
             set_cpu_shares(cpu, cores)
             if hard_cpus:
-                quota_us = max(_LEAST_QUOTA_US, int(cores * _PERIOD_US))
+                quota_us = max(_LEAST_QUOTA_US, int(cores * period_us))
                 if _has(cpu, "cpu.max"):
-                    _write(cpu, "cpu.max", f"{quota_us} {_PERIOD_US}")
+                    _write(cpu, "cpu.max", f"{quota_us} {period_us}")
                 else:
-                    _write(cpu, "cpu.cfs_period_us", str(_PERIOD_US))
+                    _write(cpu, "cpu.cfs_period_us", str(period_us))
                     _write(cpu, "cpu.cfs_quota_us", str(quota_us))
 
     # -- processes ----------------------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ class Policy(Struct, frozen=True):
     reads_usage: bool = True
     reads: tuple[str, ...] | None = None  # those of OPTIONAL_FIELDS that it goes by; None: its author does not say
     reads_past_jobs: bool = False  # beliefs about when jobs complete, which rest on past jobs
+    compiles: Callable[[], None] | None = None  # what its decisions need compiled, which may take long the first time
 
     @property
     def is_layer(self) -> bool:
@@ -117,6 +118,12 @@ class BoundPolicy(Struct, frozen=True):
     order: Callable[[JobView, float], tuple[Any, ...]]
     shifts: Callable[[JobView, float], float | None] | None = None
     inner: BoundPolicy | None = None  # what a layer is put around
+
+    def compile(self) -> None:
+        """Do now what would delay its first decision."""
+        for each in (self, self.inner):
+            if each is not None and each.policy.compiles is not None:
+                each.policy.compiles()
 
     @property
     def needs(self) -> dict[str, Any]:
@@ -181,6 +188,7 @@ def policy(
     reads_usage: bool = True,
     reads: tuple[str, ...] | None = None,
     reads_past_jobs: bool = False,
+    compiles: Callable[[], None] | None = None,
 ) -> Callable[[D], D]:
     """Register a policy where it is defined.
 
@@ -190,7 +198,8 @@ def policy(
     where quotas need it. For one that reads past jobs, beliefs say when jobs will have met their criteria. `reads` are
     the fields among priority, urgency, deadline_s and weight that it goes by; users who set another are told that it
     has no effect, unless `reads` is not given. One whose `params` are LayerParams is a layer: it gets the policy that
-    it is put around, with its parameters bound, as an argument before its own.
+    it is put around, with its parameters bound, as an argument before its own. A live controller calls `compiles`
+    before it begins, so that no decision keeps it from answering.
     """
     if unknown := [field for field in reads or () if field not in OPTIONAL_FIELDS]:
         raise PolicyError(f"policy '{name}': reads must name some of {', '.join(OPTIONAL_FIELDS)}, not '{unknown[0]}'")
@@ -215,6 +224,7 @@ def policy(
             reads_usage,
             reads,
             reads_past_jobs,
+            compiles,
         )
         return decide
 

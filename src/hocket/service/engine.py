@@ -33,6 +33,7 @@ from hocket.service.record import Record
 _log = logging.getLogger("hocket.service")
 _SAID_AGAIN_S = 60.0  # what a policy raises, at the earliest
 _RETRY_S = 1.0  # after the journal could not be written
+_LONG_COMPILATION_S = 1.0  # is logged
 DEFAULT_POLICY = "las"
 
 
@@ -97,6 +98,7 @@ class Engine:
         self._controller = self._restored()
         self.executor = executor(self._controller.snapshot)
         self._set_policy()
+        self._compile_policy()
         self._give_history()
         self._show()
         self._saver = StateSaver(self.journal, self._first)
@@ -174,6 +176,16 @@ class Engine:
         _log.info(said, name, _with(settings), self.policy.policy.name, extra={"policy": name})
         self.policy = self._bind(name, settings)
         self.executor.post(lambda _state, now_s: [PolicySet(now_s, name, settings)])
+
+    def _compile_policy(self) -> None:
+        """Before agents call: one that is not answered for long gives its jobs up."""
+        began_s = monotonic()
+        try:
+            self.policy.compile()
+        except Exception:  # What it needs will be missed by its decisions too, and be said then.
+            _log.exception("policy '%s' cannot be compiled", self.policy.policy.name)
+        if (took_s := monotonic() - began_s) > _LONG_COMPILATION_S:
+            _log.info("policy '%s' was compiled in %.1f s", self.policy.policy.name, took_s)
 
     def _give_history(self) -> None:
         """Have the past jobs in the journal that it does not know; what it has learned itself is not pushed out."""

@@ -92,6 +92,18 @@ def test_a_policy_that_could_not_be_written_down_is_set_as_soon_as_it_can(tmp_pa
     engine.close()
 
 
+def test_what_a_policy_compiles_is_compiled_before_an_agent_can_call(tmp_path, caplog):
+    compiled = []
+    las = find("las")
+    for number, compiles in enumerate((lambda: compiled.append("las"), lambda: 1 / 0)):
+        policy = Policy("las", las.decide, las.params, las.order, "", "", "", compiles=compiles)
+        engine = Engine(str(tmp_path / f"{number}.db"), agents(), policy.bound())
+        engine.journal.close()
+    assert compiled == ["las"]
+    assert "policy 'las' cannot be compiled" in caplog.text
+    assert find("harmony").bound().policy.compiles is not None
+
+
 def test_past_jobs_that_are_given_are_in_the_journal_once(tmp_path):
     path = str(tmp_path / "other.db")
     history = [PastJob(model=f"m{n}", unit_s=1.0 + n) for n in range(3)]

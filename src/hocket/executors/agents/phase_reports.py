@@ -44,7 +44,8 @@ class PhaseReports:
         slowest_s = max(s.comp_s for s in seen) + max(s.comm_s for s in seen)
         slowest = slowest_s / (comp_s + comm_s) if comp_s + comm_s > 0 else 1.0
         iterations = min(s.iterations for s in seen)
-        return [PhasesObserved(now_s, job, len(seen), comp_s, comm_s, iterations, slowest)]
+        link = sum(s.link * s.comm_s for s in seen) / (comm_s * len(seen)) if comm_s > 0 else 1.0
+        return [PhasesObserved(now_s, job, len(seen), comp_s, comm_s, iterations, slowest, link)]
 
     def forget(self, job_id: str) -> None:
         """The job is over, or another run of it begins."""

@@ -89,7 +89,20 @@ def rank(view: JobView, _now_s: float, _params: Harmony) -> tuple[int]:
     return (0,) if view.memo is None else (1,)
 
 
-@policy("harmony", params=Harmony, order=rank, paper="Harmony, ICDCS'21", reads_usage=False, reads=())
+def compile_search() -> None:
+    """The search for groups, which takes a quarter of a minute and more if this machine has not compiled it yet."""
+    schedule([Profile(40.0, 2.0), Profile(8.0, 10.0)], 4)
+
+
+@policy(
+    "harmony",
+    params=Harmony,
+    order=rank,
+    paper="Harmony, ICDCS'21",
+    reads_usage=False,
+    reads=(),
+    compiles=compile_search,
+)
 def decide(snapshot: Snapshot, params: Harmony) -> Plan:
     """Parameter-server jobs share groups of whole machines, their COMP and COMM phases taking turns.
 

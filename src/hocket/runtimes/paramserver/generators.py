@@ -57,16 +57,21 @@ def generate(application: str, path: Path, size: str = "small", scale: float = 1
         examples=max(20, round(of.examples * scale)), rows=max(20, round(of.rows * scale)),
         users=max(10, round(of.users * scale)),
     )  # fmt: skip
+    generate_sized(application, path, scaled, seed)
+    return scaled
+
+
+def generate_sized(application: str, path: Path, size: DataSetSize, seed: int = 0) -> None:
+    """Write a data set of this very size to a file."""
     rng = np.random.default_rng(seed)
     part = path.with_name(f"{path.name}.part")
     try:
         with open(part, "w", encoding="ascii") as file:
-            file.writelines(_WRITERS[application](scaled, rng))
+            file.writelines(_WRITERS[application](size, rng))
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
         raise TrainingError(f"{path}: {error.strerror or error}") from error
-    return scaled
 
 
 def _ratings(size: DataSetSize, rng: np.random.Generator) -> Iterator[str]:

@@ -113,10 +113,15 @@ class PhaseTokens:
                 self._activity.end()
             self._release(number)
 
-    def iteration_done(self, iteration: int, pull: float, comp: float, push: float) -> bool:
-        """Report how long the phases took, in seconds without waiting; True if the job is to leave its group now."""
+    def iteration_done(
+        self, iteration: int, pull: float, comp: float, push: float, moving: float | None = None
+    ) -> bool:
+        """Report how long the phases took, in seconds without waiting; True if the job is to leave its group now.
+
+        `moving` is how long chunks were sent and received, if that was measured.
+        """
         if self._is_connected():
-            self._send(IterationMeasured(iteration, pull, comp, push))
+            self._send(IterationMeasured(iteration, pull, comp, push, moving))
             self._take_news(0.0)
         return self._is_to_leave
 

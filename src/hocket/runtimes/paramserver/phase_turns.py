@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
+
+_clock_s = time.perf_counter
 
 
 class CommTurn(Protocol):
@@ -22,8 +26,36 @@ class PhaseTurns(Protocol):
     def comm(self) -> AbstractContextManager[CommTurn]:
         """Hold the host's primary or secondary network token."""
 
-    def iteration_done(self, iteration: int, pull: float, comp: float, push: float) -> bool:
-        """Tell what an iteration took, in seconds; True: leave the group at this boundary."""
+    def iteration_done(self, iteration: int, pull: float, comp: float, push: float, moving: float) -> bool:
+        """Tell what an iteration took, in seconds; True: leave the group at this boundary.
+
+        `moving` is how long chunks were sent and received in `pull` and `push`.
+        """
+
+
+class TimedTurn:
+    """A turn to communicate, with how long it waited for a job that goes first, and how long it used the link."""
+
+    def __init__(self, turn: CommTurn) -> None:
+        self._turn, self.waited_s, self.moving_s = turn, 0.0, 0.0
+        self._began_s = _clock_s()
+
+    def between_chunks(self) -> None:
+        """As of the turn."""
+        began_s = _clock_s()
+        self._turn.between_chunks()
+        self.waited_s += _clock_s() - began_s
+
+    @contextmanager
+    def moving(self) -> Iterator[None]:
+        """While a chunk is sent or received."""
+        began_s = _clock_s()
+        yield
+        self.moving_s += _clock_s() - began_s
+
+    def took_s(self) -> float:
+        """Since it began, without waiting."""
+        return _clock_s() - self._began_s - self.waited_s
 
 
 class _AlwaysFirst:
@@ -45,6 +77,8 @@ class NoTurns:
         """Begin at once, as primary."""
         return self._comm
 
-    def iteration_done(self, iteration: int, pull: float, comp: float, push: float) -> bool:  # noqa: ARG002
+    def iteration_done(
+        self, iteration: int, pull: float, comp: float, push: float, moving: float  # noqa: ARG002
+    ) -> bool:  # fmt: skip
         """There is no group to leave."""
         return False

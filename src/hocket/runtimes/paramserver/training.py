@@ -36,7 +36,7 @@ from hocket.runtimes.paramserver.host_server import ShardServer
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables, default_workers
 from hocket.runtimes.paramserver.model_shard import ModelShard, Update
 from hocket.runtimes.paramserver.phase_tokens import tokens_offered
-from hocket.runtimes.paramserver.phase_turns import CommTurn, NoTurns, PhaseTurns
+from hocket.runtimes.paramserver.phase_turns import NoTurns, PhaseTurns, TimedTurn
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout, Plan, plan_of
 from hocket.runtimes.paramserver.sharding import blocks_of, iterations_of_epoch, rows_of
 from hocket.runtimes.paramserver.stop_signals import StopSignals
@@ -137,18 +137,6 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _TimedTurn:
-    """A turn to communicate, and how long it waited for a job that goes first."""
-
-    def __init__(self, turn: CommTurn) -> None:
-        self._turn, self.waited_s = turn, 0.0
-
-    def between_chunks(self) -> None:
-        began_s = _clock_s()
-        self._turn.between_chunks()
-        self.waited_s += _clock_s() - began_s
-
-
 class _Run:
     """One attempt, on one host."""
 
@@ -166,6 +154,7 @@ class _Run:
         self.iteration = 0
         self.objective: float | None = None
         self.times = PhaseTimes()
+        self.moving_s = 0.0  # in PULL and PUSH of this iteration
         self.checkpoints = CheckpointFolder(folder) if folder is not None else None
         self.saved_iteration = -1  # the last that is in a checkpoint
         self.saved_s = time.monotonic()
@@ -285,7 +274,8 @@ class _Run:
                 times += evaluated
             began += times
             epoch_times += times
-            leave = self.turns.iteration_done(self.iteration, times.pull_s, times.comp_s, times.push_s)
+            leave = self.turns.iteration_done(self.iteration, times.pull_s, times.comp_s, times.push_s, self.moving_s)
+            self.moving_s = 0.0
             if self.group.host == 0:
                 now_s = time.monotonic()
                 if not within:
@@ -343,18 +333,20 @@ class _Run:
             self.blocks.expect(self._own_of(self.batches[within]))
         self.group.exchange(f"computed {self.iteration}", None)
         with self.turns.comm() as given:
-            turn, began_s = _TimedTurn(given), _clock_s()
+            turn = TimedTurn(given)
             own = self.model.push(turn)
-            push_s = _clock_s() - began_s - turn.waited_s
+            push_s = turn.took_s()
+        self.moving_s += turn.moving_s
         return PhaseTimes(pull_s, comp_s, push_s + self._apply(own))
 
     def _pull(self, mine: list[int], key: object, needs: Mapping[int, Mapping[str, Array | None]]) -> float:
         if key not in self.plans:
             self.plans[key] = plan_of({i: needs[i] for i in mine}, self.layouts)
         with self.turns.comm() as given:
-            turn, began_s = _TimedTurn(given), _clock_s()
+            turn = TimedTurn(given)
             self.model.pull(self.plans[key], turn)
-            return _clock_s() - began_s - turn.waited_s
+            self.moving_s += turn.moving_s
+            return turn.took_s()
 
     def _own_of(self, batch: range) -> list[int]:
         return [i for i in batch if i in self.needs]

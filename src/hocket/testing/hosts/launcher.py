@@ -27,6 +27,9 @@ from hocket.testing.hosts.host_cleanup import abandoned, folder_of, one_at_a_tim
 from hocket.testing.hosts.owner_tag import own_tag
 
 TAG = "HOCKET_HOSTS"  # in the environment of all that a launcher starts
+# In which a host's CPU time is counted. A host that has used up its time stands still, and with it what it sends: for
+# long enough to be noticed if this was longer.
+_PERIOD_US = 10_000
 
 
 class Host(NamedTuple):
@@ -37,6 +40,15 @@ class Host(NamedTuple):
     namespace: str  # empty where hosts are plain processes
     cgroup: Cgroup | None
     cores: frozenset[int]  # to which it is pinned where there is no cgroup for CPU time; empty: to none
+    link: str = ""  # of this machine, to its namespace
+
+
+class HostUse(NamedTuple):
+    """What a host has used since it was made; 0 where that is not counted."""
+
+    cpu_s: float
+    sent_bytes: int
+    received_bytes: int
 
 
 class Hosts:
@@ -126,7 +138,15 @@ class Hosts:
             if cgroup is None or CPU not in cgroup.folders:
                 wanted = min(len(all_cores), math.ceil(self._cores))
                 pinned = frozenset(all_cores[(number * wanted + i) % len(all_cores)] for i in range(wanted))
-            self._hosts.append(Host(f"n{number}", address, space, cgroup, pinned))
+            elif self._cores * _PERIOD_US >= 1000:  # the least that can be given in a period
+                cgroup.limit(self._mem_mib, self._cores, hard_cpus=True, period_us=_PERIOD_US)
+            link = network.link_of(self._tag, number) if space else ""
+            self._hosts.append(Host(f"n{number}", address, space, cgroup, pinned, link))
+
+    def used(self, host: Host) -> HostUse:
+        """CPU time and traffic of a host up to now, its agent included."""
+        cpu_s = host.cgroup.cpu_s() if host.cgroup is not None else None
+        return HostUse(cpu_s or 0.0, *(network.traffic(host.link) if host.link else (0, 0)))
 
     # -- processes ----------------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class Network:
         """A new host with this number, from 0; its namespace and address."""
         if not 0 <= number < MOST_HOSTS:
             raise ValueError(f"a bridge has at most {MOST_HOSTS} hosts, not {number + 1}")
-        space, link = f"{self._tag.name}-n{number}", f"{self._tag}{number:02x}"
+        space, link = f"{self._tag.name}-n{number}", link_of(self._tag, number)
         address = str(self._network[2 + number])
         run("ip", "netns", "add", space)
         run("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", space)
@@ -73,6 +73,20 @@ class Network:
             run("tc", "qdisc", "add", "dev", link, *limit)  # what it receives
             run("tc", "-n", space, "qdisc", "add", "dev", "eth0", *limit)  # what it sends
         return space, address
+
+
+def link_of(tag: OwnerTag, number: int) -> str:
+    """This machine's end of the link to a host."""
+    return f"{tag}{number:02x}"
+
+
+def traffic(link: str) -> tuple[int, int]:
+    """Bytes that the host behind a link has sent and received."""
+    counted = []
+    for way in ("rx", "tx"):  # What this end receives, the host has sent.
+        with open(f"{_LINKS}/{link}/statistics/{way}_bytes", encoding="ascii") as file:
+            counted.append(int(file.read()))
+    return counted[0], counted[1]
 
 
 def within(space: str) -> list[str]:

@@ -26,7 +26,7 @@ from tests.unit.runtimes.paramserver.least_squares import (
 )
 from tests.unit.runtimes.paramserver.test_training import LeaveAfter, trained
 
-from hocket.runtimes.paramserver import training
+from hocket.runtimes.paramserver import phase_turns, training
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock, TrainingError
 from hocket.runtimes.paramserver.generators import generate
 from hocket.runtimes.paramserver.host_group import HostGroup
@@ -160,9 +160,23 @@ def test_a_turn_is_asked_between_chunks() -> None:
     assert [turn.chunks for turn in turns] == [4, 4]
 
 
+def test_how_long_chunks_are_moved_is_told_without_what_comes_between_them() -> None:
+    told: list[tuple[float, ...]] = []
+
+    def run(at: LaunchVariables) -> Trained:
+        turns = _Chunked(LeaveAfter(99))
+        turns.iteration_done = lambda _n, *times: told.append(times) or False  # type: ignore[func-returns-value]
+        return train(Large(), dense_blocks(2), epochs=3, objective_every=0, turns=turns, launch=at)
+
+    on_hosts(2, run)
+    assert len(told) == 6
+    assert all(0 < moving < pull + push for pull, _comp, push, moving in told)
+
+
 def test_waiting_for_a_job_that_goes_first_does_not_count_as_communication(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = {"s": 0.0}  # It goes on only while a turn waits.
-    monkeypatch.setattr(training, "_clock_s", lambda: clock["s"])
+    for module in (training, phase_turns):
+        monkeypatch.setattr(module, "_clock_s", lambda: clock["s"])
     told: list[tuple[float, ...]] = []
 
     class Secondary(_Chunked):
@@ -176,7 +190,7 @@ def test_waiting_for_a_job_that_goes_first_does_not_count_as_communication(monke
 
     on_hosts(2, run)
     assert clock["s"] == 20.0
-    assert (0.0, 0.0, 0.0) in told
+    assert (0.0, 0.0, 0.0, 0.0) in told
 
 
 def test_no_host_waits_for_another_while_it_holds_a_token(monkeypatch: pytest.MonkeyPatch) -> None:

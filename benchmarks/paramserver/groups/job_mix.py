@@ -1,0 +1,72 @@
+"""The eight jobs: two of each application, some heavy in COMP, some in COMM."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hocket.runtimes.paramserver.generators import DataSetSize, generate_sized
+
+HOSTS = 4
+MBIT = 100.0  # of each host's link, each way
+CORES = 0.4  # of each host: four of them leave a part of two cores to the controller
+MEM_MIB = 3000.0
+SIZES = (2, 3, 4)  # hosts that a job can have; on one alone there would be no COMM
+_JOB_MIB = 350.0
+_BLOCKS = 12  # can be divided among 2, 3 and 4 hosts
+
+
+class MixedJob(NamedTuple):
+    """One of them. Every iteration is an epoch: all its data, and all of the model that this needs."""
+
+    name: str
+    application: str
+    data: DataSetSize
+    options: dict[str, Any]
+    epochs: int
+
+    def command(self, folder: Path, share: float) -> list[str]:
+        """That trains it for a share of its epochs."""
+        words = [sys.executable, "-m", "hocket", "paramserver", self.application, "--data", str(self.file(folder))]
+        words += ["--workers", "1", "--blocks", str(_BLOCKS), "--batch", str(_BLOCKS), "--objective-every", "0"]
+        for name, value in self.options.items():
+            words += [f"--{name}", str(value)]
+        return [*words, "--epochs", str(self.iterations(share))]
+
+    def iterations(self, share: float) -> int:
+        """How many it does."""
+        return max(5, round(self.epochs * share))
+
+    def file(self, folder: Path) -> Path:
+        """Its input."""
+        return folder / f"{self.name}.txt"
+
+    def spec(self, folder: Path, share: float) -> dict[str, Any]:
+        """As it is submitted. Each host has the file; the folder for its state is shared."""
+        return {
+            "id": self.name, "kind": "parameter-server", "command": self.command(folder, share), "cwd": "/",
+            "sizes": list(SIZES), "gpus": 0, "cores": CORES, "mem_mib": _JOB_MIB, "grace_s": 60.0,
+            "checkpoint": str(folder / "saved" / self.name), "env": {"OPENBLAS_NUM_THREADS": "1"},
+        }  # fmt: skip
+
+
+# In the order of submission.
+JOBS = (
+    MixedJob("lda-comp", "lda", DataSetSize(3_000, 2_000, 300, 20), {"topics": 50}, 60),
+    MixedJob("lasso-comm", "lasso", DataSetSize(3_000, 150_000, 200), {}, 36),
+    MixedJob("nmf-comp", "nmf", DataSetSize(1_000_000, 2_000, users=10_000, classes=8), {"rank": 32}, 100),
+    MixedJob("mlr-comm", "mlr", DataSetSize(2_000, 20_000, 100, 10), {}, 80),
+    MixedJob("mlr-comp", "mlr", DataSetSize(12_000, 2_000, 100, 10), {"classes": 30}, 130),
+    MixedJob("nmf-comm", "nmf", DataSetSize(200_000, 15_000, users=2_000, classes=8), {"rank": 32}, 100),
+    MixedJob("lasso-wide", "lasso", DataSetSize(5_000, 60_000, 200), {}, 100),
+    MixedJob("lda-comm", "lda", DataSetSize(2_000, 20_000, 100, 20), {"topics": 30}, 90),
+)
+
+
+def make_data(folder: Path) -> None:
+    """Generate what is not there yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, job in enumerate(JOBS):
+        if not job.file(folder).exists():
+            generate_sized(job.application, job.file(folder), job.data, seed=number)
