@@ -10,6 +10,7 @@ host, and assumes nothing of the controller's files. Every call carries the toke
 | `GET /v1/agents/{session}/orders?after=N` → `[Numbered, …]` | what to do, as soon as there is anything, or `[]` |
 | `POST /v1/agents/{session}/alive` → `Alive` | the agent is there; several times in each lease |
 | `POST /v1/agents/{session}/logs/{request}` bytes | the part of a log, or the answer, that an order asked for |
+| `GET /v1/bundles/{digest}/{offset}` → bytes | a part of a working directory that an order names; empty at its end |
 
 A part of a log comes with the headers `X-Attempt` (the run's number; 0 if nothing is kept of it), `X-Offset` (where it
 begins, which is later than asked for when that was removed) and `X-Next-Offset`.
@@ -123,7 +124,9 @@ class PrepareRun(Struct, frozen=True, tag_field="order", tag="prepare"):
     """Stand a job ready before its main, without devices."""
 
     run: RunKey
-    spec: dict[str, Any]  # as a sidecar's spec.json, but for the folders and the mark, which are the agent's own
+    # As a sidecar's spec.json, but for the folders and the mark, which are the agent's own; with `working_dir`, the
+    # digest of a bundle, and `pip`, a list of requirements, if the run needs them.
+    spec: dict[str, Any]
     limits: RunLimits = RunLimits()
 
 

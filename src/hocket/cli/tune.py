@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class TuneCommand(JobCommand):
     """With the options of the jobs that trials are; when these end, and which they follow, the search says."""
 
-    left_out = frozenset({"array", "until", "continues", "query", "data", "threads", "engine", "master"})
+    left_out = frozenset({"array", "working_dir", "until", "continues", "query", "data", "threads", "engine", "master"})
 
 
 def tune(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hocket.agent.job_environment import OWN, SHELL, is_one_of
+from hocket.agent.requirements import names_files
 from hocket.control.admission import read_request, refusal
 from hocket.job_input import units
 from hocket.job_input.launchers import asked_by_launcher, program_of
@@ -24,6 +25,7 @@ from hocket.model.job import Job, Kind
 from hocket.model.job_spec import FIELDS, SpecError, SpecField
 
 SECRET_LIMIT = 1 << 16  # bytes
+_REQUIREMENTS_LIMIT = 1 << 20  # bytes
 _BY_NAME = {field.name: field for field in FIELDS}
 _BY_API_NAME = {field.api: field for field in FIELDS}
 NAMES = tuple(_BY_NAME)
@@ -54,14 +56,22 @@ class _Here(NamedTuple):
 
     folder: str  # where relative paths begin
     shell: Mapping[str, str]  # the environment at hand
+    bundle: Callable[[str], str]  # an absolute path of a folder → the digest of its bundle
 
 
-def read_job(said: Mapping[str, object], folder: str, shell: Mapping[str, str]) -> JobInput:
+def _no_bundle(_folder: str) -> str:
+    raise FieldProblem("working_dir", "cannot be sent along by this command")
+
+
+def read_job(
+    said: Mapping[str, object], folder: str, shell: Mapping[str, str], bundle: Callable[[str], str] = _no_bundle
+) -> JobInput:
     """The job that was described; `folder` is where relative paths begin, `shell` the environment at hand.
 
+    `bundle` gives the digest of the bundle of a folder, and raises ValueError if it can be none.
     Raises FieldProblem. Only what depends on the cluster and on other jobs is left for the controller to refuse.
     """
-    return _job_input(said, _Here(folder, shell))
+    return _job_input(said, _Here(folder, shell, bundle))
 
 
 def read_remote_job(said: Mapping[str, object]) -> JobInput:
@@ -111,9 +121,10 @@ def _job_input(said: Mapping[str, object], here: _Here | None) -> JobInput:
     spec: dict[str, Any] = {}
     for name in said:
         field = _BY_NAME[name]
-        if field.part != "shell" and field.reads not in ("env", "folder", "gpus", "secrets"):
+        if field.part != "shell" and field.reads not in ("env", "folder", "gpus", "secrets", "bundle", "pip"):
             spec[field.api] = _read(name, said[name])
     spec["cwd"] = _absolute(said.get("cwd", "")) if here is None else _folder(said.get("cwd", ""), here.folder)
+    spec |= _code(said, here)
     spec["env"] = _environment(said, {} if here is None else here.shell)
     if "secret" in said:
         given = said["secret"]
@@ -230,6 +241,47 @@ def _folder(value: object, folder: str) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise FieldProblem("cwd", str(BadValue("a path", value)))
     return os.path.normpath(os.path.join(folder, os.path.expanduser(value)))
+
+
+def _code(said: Mapping[str, object], here: _Here | None) -> dict[str, Any]:
+    """What is sent along with a job: the digest of its working directory, and lines for pip."""
+    found: dict[str, Any] = {}
+    if said.get("working_dir"):
+        if said.get("cwd"):
+            raise FieldProblem("cwd", "must not be given with working_dir, which is where the job runs")
+        given = _read("working_dir", said["working_dir"])
+        found = {"cwd": "", "working_dir": given if here is None else _bundle(_folder(given, here.folder), here)}
+    if "pip" in said:
+        given = _read("pip", said["pip"])
+        lines = given if here is None else [line for text in given for line in _requirements(text, here.folder)]
+        if "working_dir" not in found and (named := next(filter(names_files, lines), "")):
+            raise FieldProblem("pip", f"must name no file without working_dir, which is sent along, not '{named}'")
+        found["pip"] = lines
+    return found
+
+
+def _bundle(folder: str, here: _Here) -> str:
+    try:
+        return here.bundle(folder)
+    except FieldProblem:
+        raise
+    except (OSError, ValueError) as error:
+        raise FieldProblem("working_dir", str(error)) from error
+
+
+def _requirements(text: str, folder: str) -> list[str]:
+    """The lines of a file of requirements, without comments; or the one that was said."""
+    if not text.endswith(".txt"):
+        return [text]
+    path = os.path.join(folder, os.path.expanduser(text))
+    try:
+        if os.path.getsize(path) > _REQUIREMENTS_LIMIT:
+            raise FieldProblem("pip", f"must have at most {_REQUIREMENTS_LIMIT} bytes, and '{path}' has more")
+        lines = Path(path).read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or "it is no text"
+        raise FieldProblem("pip", f"must be a package or a file that can be read, and '{path}' cannot: {why}") from None
+    return [line for raw in lines if (line := re.sub(r"(^|\s)#.*", "", raw).strip())]
 
 
 def _absolute(value: object) -> str:
@@ -439,5 +491,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "array": units.array_count, "env": _texts, "flag": _flag, "folder": _text, "gpus": units.gpu_counts,
     "kinds": _kinds, "memory": units.mebibytes, "moment": units.seconds_from_now, "names": _texts,
     "number": units.number, "progress": _progress, "signal": _signal, "text": _text, "whole": units.whole,
-    "secrets": _texts, "sql": _sql, "traits": _traits, "words": _words,
+    "secrets": _texts, "bundle": _text, "pip": _texts, "sql": _sql, "traits": _traits, "words": _words,
 }  # fmt: skip

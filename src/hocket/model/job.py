@@ -62,6 +62,7 @@ _Variable: TypeAlias = Annotated[str, Meta(pattern=r"^[^=\x00]+\Z", max_length=1
 _SecretName: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z", max_length=200)]
 _TraitName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*\Z")]
 _Target: TypeAlias = Annotated[str, Meta(min_length=1, max_length=4096)]
+_Requirement: TypeAlias = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[^\x00\r\n]*\Z")]
 _NOT_NEGATIVE, _POSITIVE = Meta(ge=0), Meta(gt=0)
 
 
@@ -138,6 +139,26 @@ class Launch(Struct, frozen=True):
             default="the current one; for a file, the file's folder", more="In a file relative to the file.",
         ),
     ] = ""  # absolute; empty: a folder of the job's own  # fmt: skip
+    working_dir: Annotated[
+        str,
+        JobField(
+            "Folder that is sent along, and in which the job runs on each node: no shared disk is needed.",
+            Panel.EXECUTION, metavar="DIR", reads="bundle", default="none: nodes have what it needs",
+            given=Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")],
+            api_help="Digest of a bundle that was uploaded, in which the job runs.",
+            more="See [Code that is sent along](#code-that-is-sent-along).",
+        ),
+    ] = ""  # the digest of a bundle; empty: it runs in `cwd`  # fmt: skip
+    pip: Annotated[
+        tuple[str, ...],
+        JobField(
+            "Package that pip installs before, or a file of requirements: FILE.txt.", Panel.EXECUTION,
+            metavar="PACKAGE|FILE.txt", reads="pip", default="none",
+            api_help="Requirements that pip installs before, one each.",
+            given=Annotated[tuple[_Requirement, ...], Meta(max_length=1000)],
+            more="See [Code that is sent along](#code-that-is-sent-along).",
+        ),
+    ] = ()  # lines of a requirements file  # fmt: skip
     env: Annotated[
         dict[str, str],
         JobField(

@@ -25,6 +25,8 @@ from hocket.model.snapshot import Snapshot
 from hocket.service import rows
 from hocket.service.agent_calls import add_agents
 from hocket.service.api import Api, ApiError, Count, Offset, answer, caller, decoded
+from hocket.service.bundle_calls import add_bundles
+from hocket.service.bundle_store import BundleStore
 from hocket.service.ended_jobs import EndedJobsError
 from hocket.service.engine import Engine
 from hocket.service.history_calls import add_history
@@ -84,13 +86,14 @@ def make_app(
     metrics: Metrics | None = None,
     history: HistoryProcess | None = None,
     whatif: WhatIfRuns | None = None,
+    bundles: BundleStore | None = None,
 ) -> FastAPI:
     """The API over an engine. New jobs are protected from preemption for `protect_s` at most; 0: without limit.
 
     `token` is that of the home, which is an admin's. With `notify_commands`, jobs may name commands that are run here
     when something happens to them; with `local_commands` those of admins. Until `is_ready`, only agents are served.
     Requests must name one of `hosts`, if those are given. Secrets of jobs are encrypted with `secrets_key`. The past is
-    looked at by `history`, and run again by `whatif`.
+    looked at by `history`, and run again by `whatif`. Working directories that come with jobs are kept in `bundles`.
     """
     app = FastAPI(title="Hocket", version=__version__, docs_url=None, redoc_url=None)
     tokens = Tokens(engine.journal, engine.executor, token)
@@ -100,6 +103,7 @@ def make_app(
     engine.changed.append(secrets.see)
     api = Api(engine, tokens, secrets, go_down, protect_s, notify_commands or local_commands)
     api.user_commands = notify_commands
+    api.intake.bundles = bundles or BundleStore(None)
     api.is_ready = is_ready
 
     metrics = Metrics(engine) if metrics is None else metrics
@@ -145,6 +149,7 @@ def make_app(
     _add_tokens(app, api)
     add_page(app, api, sessions)
     add_agents(app, api)
+    add_bundles(app, api, api.intake.bundles)
     return app
 
 

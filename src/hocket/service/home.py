@@ -88,6 +88,11 @@ class Home:
         return self.path / "ray_head.json"
 
     @property
+    def bundles(self) -> Path:
+        """Working directories that came with jobs."""
+        return self.path / "bundles"
+
+    @property
     def notified_file(self) -> Path:
         """How far notifications are sent."""
         return self.path / "notified.json"

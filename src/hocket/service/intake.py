@@ -25,6 +25,7 @@ from hocket.model.job_spec import JobRequest, SpecError
 from hocket.model.notify_target import is_url
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
+from hocket.service.bundle_store import BundleStore
 from hocket.service.engine import Engine
 from hocket.service.names import is_numbered, name_and_number, next_id
 from hocket.service.owners import Owners
@@ -144,6 +145,7 @@ class Intake:
         self._owners = owners
         self._protect_s = protect_s
         self._commands = commands
+        self.bundles = BundleStore(None)  # the working directories that came before their jobs
         self._coming: set[str] = set()  # ids that the present cycle takes in
         self._renamed: dict[str, str] = {}  # name → id, of those whose name was used before
         self._find: Callable[[str], Record | None] = self._find_fast
@@ -260,6 +262,9 @@ class Intake:
 
         if not self._commands and (why := refused_command(job)):
             return why
+        bundle = job.launch.working_dir if job.launch is not None else ""
+        if bundle and not self.bundles.has(bundle):
+            return f"job '{job.id}': working_dir must be a bundle that was uploaded, and {bundle[:12]} was not"
         taken = self._coming if job.id in self._coming else snapshot.jobs
         return refusal(taken, job, whole, self._owners.known(snapshot, job.owner), verdict_of)
 

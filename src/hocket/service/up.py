@@ -24,6 +24,7 @@ from hocket.control.ports import Cycle, MakeExecutor
 from hocket.model.past_job import PastJob
 from hocket.policies.registry import BoundPolicy
 from hocket.service.app import make_app
+from hocket.service.bundle_store import BundleStore
 from hocket.service.compaction import EVERYTHING, Keep
 from hocket.service.connections import Limits, guarded, raised_file_limit
 from hocket.service.engine import Engine
@@ -129,7 +130,7 @@ class Up:
             notify_commands=notify_commands, local_commands=self._listening.is_local,
             is_ready=self._ready.is_set, hosts=hosts,
             secrets_key=secrets_key, metrics=metrics, history=self._history,
-            whatif=self._whatif,
+            whatif=self._whatif, bundles=BundleStore(home.bundles),
         )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)

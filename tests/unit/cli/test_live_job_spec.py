@@ -24,7 +24,7 @@ SHELL = {
 
 
 def spec(**said: Any) -> dict[str, Any]:
-    return read_job({"command": ["true"]} | said, "/here", SHELL).spec
+    return read_job({"command": ["true"]} | said, "/here", SHELL, lambda _folder: "ab" * 32).spec
 
 
 def problem(**said: Any) -> str:
@@ -73,7 +73,7 @@ _EXAMPLES: dict[str, Any] = {
     "checkpoint": "model.pt", "continues": "w",
     "retries": 1, "backoff": 0, "resume": "true", "signal": "TERM", "checkpoint_signal": "USR1", "grace": 0,
     "warm": False, "progress": "none", "hang": 0, "log_size": 1, "model": "m", "traits": ["lr=0.1"],
-    "notify": "https://hooks.example.org/x",
+    "notify": "https://hooks.example.org/x", "working_dir": ".", "pip": "numpy",
 }  # fmt: skip
 
 

@@ -80,6 +80,8 @@ MAY = {
     "GET /v1/owners": "au-r", "GET /v1/nodes": "au-r", "GET /v1/status": "au-r", "GET /v1/events": "au-r",
     "GET /v1/at": "au-r", "GET /v1/at/{cycle}": "au-r", "GET /v1/cycles": "au-r",
     "GET /v1/jobs/{job_id:path}/log": "au--", "GET /v1/jobs/{job_id:path}/answer": "au--",
+    "GET /v1/bundles/{digest}": "au--", "PUT /v1/bundles/{digest}/{offset}": "au--",
+    "GET /v1/bundles/{digest}/{offset}": "a-w-",
     "POST /v1/jobs": "au--", "POST /v1/wishes": "au--",
     "POST /v1/jobs/{job_id:path}/pause": "au--", "POST /v1/jobs/{job_id:path}/resume": "au--",
     "POST /v1/jobs/{job_id:path}/stop": "au--",
@@ -97,7 +99,7 @@ SIGN_IN = "POST /v1/page/session"  # It looks for a token in its body.
 OPEN = ("GET /v1/health", "GET /", "GET /page/{name:path}")  # without a token
 FILLED = {
     "{name:path}": "main.js", "{job_id:path}": "a", "{owner_id:text}": "ana", "{node:text}": "nowhere",
-    "{name:text}": "none", "{cycle}": "1",
+    "{name:text}": "none", "{cycle}": "1", "{digest}": "0" * 64, "{offset}": "0",
 }  # fmt: skip
 
 

@@ -15,8 +15,10 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import NoReturn
 
@@ -26,6 +28,7 @@ from hocket.agent.node.controller_link import Away, CallRefused, Credentials, Li
 from hocket.agent.node.controllers import Controllers
 from hocket.agent.node.devices import VISIBLE, Declared, discover
 from hocket.agent.node.gpus import GpuUsage
+from hocket.agent.node.job_code import JobCode
 from hocket.agent.node.lease import Heartbeat, Lease
 from hocket.agent.node.loops import OrderLoop, ReportLoop, repeat_in_thread
 from hocket.agent.node.poller import Poller
@@ -54,13 +57,14 @@ class NodeAgent:
         state = StateFolder(options.state)
         controllers = Controllers(options.url, state.controllers, options.ca)
         credentials = Credentials(options.token_file, options.ca)
-        links = [Link(controllers, credentials) for _ in range(3)]
+        links = [Link(controllers, credentials) for _ in range(4)]
         declared = Declared(options.gpus, options.gpu_kind, options.cores, options.mem_mib)
         devices = discover(options.name, declared, os.environ.get(VISIBLE))
         node = devices.node
         contained = Containment(Wanted(options.containment), state.identity, node.cores, options.hard_cpus)
         state.keep_containment(contained.text)
-        self._runs = Runs(state, self._poller, devices.shown, contained, options.phase_limit)
+        code = JobCode(state, partial(_read_bundle, links[3], threading.Lock()))
+        self._runs = Runs(state, self._poller, devices.shown, contained, options.phase_limit, code)
         self._containment = contained
         said = "starts: process %d, node '%s' with %d GPUs, %g cores, %g MiB, state folder '%s', controller %s"
         _log.info(said, os.getpid(), node.id, node.gpus, node.cores, node.mem_mib, state.path, options.url)
@@ -129,6 +133,11 @@ class NodeAgent:
                 _log.info("told to leave: all jobs are asked to save and leave")
                 self._stops = True
                 self._runs.stop_all()
+
+
+def _read_bundle(link: Link, lock: threading.Lock, digest: str, offset: int) -> bytes:
+    with lock:
+        return link.call("GET", f"/v1/bundles/{digest}/{offset}")
 
 
 def _signal_pipe() -> int:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from hocket.agent.node.containment import Containment
+from hocket.agent.node.job_code import JobCode
 from hocket.agent.node.known_run import learnt
 from hocket.agent.node.phase_token_server import PhaseTokenServer
 from hocket.agent.node.query_run import as_query, is_query
@@ -31,10 +32,11 @@ def sidecar_spec(
     devices: ShowDevices,
     containment: Containment,
     tokens: PhaseTokenServer,
+    code: JobCode | None = None,
 ) -> dict[str, Any]:
     """The spec for a run that is to be prepared or started, with variables that `devices` may change; its cgroup is
     made, and phase tokens can be had if it asks for them."""
-    job, spec = order.run.job, dict(order.spec)
+    job, spec = order.run.job, dict(order.spec) if code is None else code.apply(order.spec)
     spec["job"], spec["attempt"], spec["mark"] = job, order.run.number, uuid.uuid4().hex
     spec["warm"] = isinstance(order, PrepareRun)
     spec["lease"] = state.lease

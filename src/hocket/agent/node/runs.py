@@ -18,7 +18,9 @@ from msgspec.structs import asdict
 
 from hocket.agent.node.containment import Containment
 from hocket.agent.node.events_reader import facts, story
+from hocket.agent.node.job_code import CodeNeeds, JobCode
 from hocket.agent.node.known_run import KnownRun, cgroup_of, read_run
+from hocket.agent.node.orders_awaiting_code import OrdersAwaitingCode
 from hocket.agent.node.phase_token_server import PhaseTokenServer
 from hocket.agent.node.poller import Poller
 from hocket.agent.node.query_run import has_resources, is_query, write_keep, write_resources
@@ -64,10 +66,12 @@ class Runs:
         devices: ShowDevices,
         containment: Containment,
         phase_limit_s: float = FLOOR_S,
+        code: JobCode | None = None,
     ) -> None:
         self._state, self._poller, self._devices, self._containment = state, watch, devices, containment
         self._changed = threading.Condition()
         self._by_job: dict[str, dict[int, KnownRun]] = {}
+        self._code, self._awaiting = code, OrdersAwaitingCode(code, self._code_made)
         self._refused: dict[RunKey, Report] = {}  # not started, for want of space; said again if asked again
         self._outbox = ReportOutbox(self._changed)
         self._tokens = PhaseTokenServer(state.phase_tokens, watch.ring, phase_limit_s)
@@ -83,7 +87,7 @@ class Runs:
         """Those that live, can be started, or have reports to be heard."""
         with self._changed:
             kept = {r.key for r in self._all() if not (r.cursor.over or r.is_forgotten)}
-            return tuple(sorted(kept | self._outbox.keys()))
+            return tuple(sorted(kept | self._outbox.keys() | self._awaiting.waiting()))
 
     def last_numbers(self) -> dict[str, int]:
         """Job → its last run, of those that were not forgotten: the order for that may have been lost, and a controller
@@ -112,7 +116,7 @@ class Runs:
     def _carry_out(self, order: RunOrder) -> None:
         match order:
             case PrepareRun() | StartRun():
-                self._begin_or_go_on(order)
+                self._begin_or_await_code(order)
             case StopRun():
                 self._stop(order)
             case ResizeRun():
@@ -128,6 +132,31 @@ class Runs:
                     self._tell(run, {"do": "checkpoint"})
             case ForgetJob():
                 self._forget(order.job)
+
+    def _begin_or_await_code(self, order: PrepareRun | StartRun) -> None:
+        job, number = order.run.job, order.run.number
+        earlier = [key for key in self._awaiting.waiting() if key.job == job and key.number < number]
+        self._awaiting.drop(earlier)
+        for key in earlier:
+            self._outbox.say(_lost(key, "a later run of the job is known here"))
+        is_known = number in self._by_job.get(job, {}) or order.run in self._refused or self._leaving
+        if is_known or not self._awaiting.must_wait(order):
+            self._begin_or_go_on(order)
+        else:
+            log_run(logging.INFO, order.run, "waits for its working directory or packages")
+
+    def _code_made(self, needs: CodeNeeds, error: Exception | None) -> None:
+        """What orders waited for is there, or will not come; called by the thread that made it."""
+        with self._changed:
+            orders = self._awaiting.take(needs)
+            if error is not None:
+                for order in orders:
+                    self._refuse(order.run, error)
+                self._changed.notify_all()
+        if error is None:
+            for order in orders:
+                self.carry_out(order)
+        self._poller.ring()
 
     def _begin_or_go_on(self, order: PrepareRun | StartRun) -> None:
         job, number = order.run.job, order.run.number
@@ -168,7 +197,7 @@ class Runs:
         try:
             if is_query(order.spec) and isinstance(order, StartRun):
                 write_resources(folder, env, order.limits)
-            spec = sidecar_spec(order, env, self._state, self._devices, self._containment, self._tokens)
+            spec = sidecar_spec(order, env, self._state, self._devices, self._containment, self._tokens, self._code)
             run = KnownRun(key, folder, spec)
             run.create(spec, after)
             run.stands_by = warm
@@ -204,7 +233,9 @@ class Runs:
 
     def _start_cold(self, run: KnownRun, order: StartRun) -> None:
         try:
-            spec = sidecar_spec(order, order.env, self._state, self._devices, self._containment, self._tokens)
+            spec = sidecar_spec(
+                order, order.env, self._state, self._devices, self._containment, self._tokens, self._code
+            )
             run.mark, run.cgroup = spec["mark"], cgroup_of(spec)
             run.create(spec)
             self._launch(run, order.secrets)
@@ -237,6 +268,7 @@ class Runs:
             remove(self._by_job[job].pop(number).folder)
 
     def _stop(self, order: StopRun) -> None:
+        self._awaiting.drop([order.run])
         run = self._known(order.run)
         if run is None:
             return
@@ -291,6 +323,7 @@ class Runs:
 
     def _forget(self, job: str) -> None:
         self._forgetting.add(job)
+        self._awaiting.drop([key for key in self._awaiting.waiting() if key.job == job])
         for run in self._by_job.get(job, {}).values():
             run.is_forgotten = True
             self._outbox.drop(run)
@@ -369,6 +402,9 @@ class Runs:
         """Ask everything that runs to save and leave, each with its own grace; nothing is started any more."""
         with self._changed:
             self._leaving = True
+            for key in self._awaiting.waiting():
+                self._outbox.say(_lost(key, "this agent is leaving"))
+            self._awaiting.drop(self._awaiting.waiting())
             for run in self._live:
                 self._tell(run, {"do": "stop"})
                 run.kill_s = time.monotonic() + run.grace_s + _STUCK_S

@@ -12,6 +12,7 @@
 | `runs/JOB/NUMBER/` | a run folder | when the job is forgotten, but for its logs and its answer; see below |
 | `checkpoints/JOB/` | what the job saves, shared by its runs | never, unless empty: it is the user's result |
 | `checkpoints/.JOB.attempt` | the number of the run that has this folder | when the job is forgotten |
+| `code/`, `pip/` | working directories and packages that jobs brought (`job_code.py`) | unused for two weeks |
 | `work/JOB/` | where a job without a folder of its own works | never, unless empty |
 
 Logs of forgotten jobs are kept until there are more than 1,000 such jobs, or they take more than 1 GiB together; then

@@ -141,21 +141,27 @@ class Client:
 
         return self._repeatable("PUT", path, msgspec.json.encode(body))
 
-    def _repeatable(self, method: str, path: str, body: bytes | None) -> ControllerAnswer:
+    def put_bytes(self, path: str, body: bytes) -> ControllerAnswer:
+        """As `put`, of a part of a file."""
+        return self._repeatable("PUT", path, body, "application/octet-stream")
+
+    def _repeatable(
+        self, method: str, path: str, body: bytes | None, kind: str = "application/json"
+    ) -> ControllerAnswer:
         if self._open is not None:
             try:
-                return self._exchange(method, path, body)
+                return self._exchange(method, path, body, kind)
             except ControllerAway:
                 pass  # It may only have closed a connection that was idle.
-        return self._exchange(method, path, body)
+        return self._exchange(method, path, body, kind)
 
-    def _exchange(self, method: str, path: str, body: bytes | None) -> ControllerAnswer:
+    def _exchange(self, method: str, path: str, body: bytes | None, kind: str = "application/json") -> ControllerAnswer:
         from http.client import HTTPException
 
         connection = self._connected()
         headers = {"Authorization": f"Bearer {self._token}"}
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = kind
         sent = False
         try:
             connection.request(method, path, body, headers)

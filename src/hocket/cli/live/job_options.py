@@ -75,7 +75,7 @@ def _job_options() -> list[Any]:
 
 def _option(field: Any) -> Any:
     about, flag = field.about, f"--{field.name.replace('_', '-')}"
-    is_many = field.reads in ("names", "kinds", "env", "secrets", "traits")
+    is_many = field.reads in ("names", "kinds", "env", "secrets", "traits", "pip")
     is_flag = field.reads == "flag"
     text = about.help + (" Repeatable." if is_many else "") + (f" (default: {about.default})" if about.default else "")
     kind: Any = list[str] if is_many else bool if is_flag else str

@@ -37,6 +37,7 @@ def run(
     `hocket stop` does; a second Ctrl-C leaves at once, and the job goes on. Exit code: that of the program, 128 and the
     signal if it was killed, 5 if it missed its criterion, 3 if it was stopped or exceeded its --time, 130 after Ctrl-C.
     """
+    from hocket.cli.live.bundle_upload import Bundles
     from hocket.cli.live.client import Client
     from hocket.cli.live.job_options import said_command, said_job_options
     from hocket.cli.live.submission import described_jobs, sent, warn_of_launchers, warn_of_missing_folders
@@ -45,13 +46,13 @@ def run(
     command, options = said_command(ctx), said_job_options(ctx)
     if command is not None:  # Somebody watches, and sees a crash.
         options = {"retries": "0"} | options
-    jobs = described_jobs(command, files or [], options, verb="run")
-    if len(jobs) != 1 or "array" in jobs[0].spec:
-        raise InputError("run follows one job; for several there is `hocket submit --wait`")
-    warn_of_missing_folders(jobs)
-    warn_of_launchers(jobs)
-    with Client(home) as client:
-        (job,) = sent(client, jobs)
+    with Bundles() as bundles, Client(home) as client:
+        jobs = described_jobs(command, files or [], options, bundles, verb="run")
+        if len(jobs) != 1 or "array" in jobs[0].spec:
+            raise InputError("run follows one job; for several there is `hocket submit --wait`")
+        warn_of_missing_folders(jobs)
+        warn_of_launchers(jobs)
+        (job,) = sent(client, jobs, bundles)
         typer.echo(f"hocket: job '{job}' is submitted", err=True)
         code = _followed(client, job)
     raise typer.Exit(code)

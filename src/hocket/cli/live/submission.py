@@ -23,6 +23,7 @@ from hocket.model.capacity import Capacity
 from hocket.model.resources import Node
 
 if TYPE_CHECKING:
+    from hocket.cli.live.bundle_upload import Bundles
     from hocket.cli.live.client import Client
     from hocket.cli.live.job_rows import ListedJob
 
@@ -30,9 +31,12 @@ BATCH = 100  # jobs in one call
 
 
 def described_jobs(
-    command: list[str] | None, files: Sequence[Path], options: dict[str, Any], verb: str = "submit"
+    command: list[str] | None, files: Sequence[Path], options: dict[str, Any], bundles: Bundles, verb: str = "submit"
 ) -> list[JobInput]:
-    """All jobs that the command line means, checked before any is sent; `verb` is that of the `hocket` command."""
+    """All jobs that the command line means, checked before any is sent; `verb` is that of the `hocket` command.
+
+    `bundles` gets the working directories that are sent along.
+    """
     shell = dict(os.environ)
     if command is None and not files and "query" in options:
         command = []
@@ -40,7 +44,7 @@ def described_jobs(
         if files:
             raise InputError(f"give files or a command behind --, not both ('{files[0]}' stands before it)")
         try:
-            return [read_job(options | {"command": command}, os.getcwd(), shell)]
+            return [read_job(options | {"command": command}, os.getcwd(), shell, bundles.pack)]
         except FieldProblem as problem:
             raise _refused(problem, options) from None
     if not files:
@@ -50,12 +54,14 @@ def described_jobs(
     if odd := [str(f) for f in files if f.suffix.lower() != ".toml" and not f.is_file()]:
         raise InputError(f"'{odd[0]}' is no file of jobs; put a command behind two dashes: hocket {verb} -- {odd[0]} …")
     found: list[JobInput] = []
-    if "cwd" in options:
-        options |= {"cwd": os.path.abspath(os.path.expanduser(options["cwd"]))}
+    for name in {"cwd", "working_dir"} & options.keys():  # A command line's paths begin where it is typed.
+        options |= {name: os.path.abspath(os.path.expanduser(options[name]))}
+    if "pip" in options:
+        options |= {"pip": [os.path.abspath(text) if text.endswith(".txt") else text for text in options["pip"]]}
     for path in files:
         for where, said in jobs_in(path):
             try:
-                found.append(read_job(said | options, str(path.absolute().parent), shell))
+                found.append(read_job(said | options, str(path.absolute().parent), shell, bundles.pack))
             except FieldProblem as problem:
                 raise _refused(located(where, problem), {}) from None
     names = [each.spec["id"] for each in found if "id" in each.spec]
@@ -68,7 +74,7 @@ def described_jobs(
 def warn_of_missing_folders(jobs: Sequence[JobInput]) -> None:
     """Warn of working directories that are not here; another machine may have them, or an earlier job make them."""
     for folder in dict.fromkeys(each.spec["cwd"] for each in jobs):
-        if not os.path.isdir(folder):
+        if folder and not os.path.isdir(folder):
             typer.echo(f"hocket: warning: there is no folder '{folder}' here for the job to run in", err=True)
 
 
@@ -95,9 +101,10 @@ def _refused(problem: FieldProblem, options: dict[str, Any]) -> Exception:
     return typer.Exit(BAD_INPUT)
 
 
-def sent(client: Client, jobs: Sequence[JobInput]) -> list[str]:
+def sent(client: Client, jobs: Sequence[JobInput], bundles: Bundles) -> list[str]:
     """Send them in batches; all are accepted, or those that were are stopped again."""
     specs = ready_to_send(client, jobs)
+    bundles.upload(client)
     accepted: list[str] = []
     warnings: dict[str, None] = {}
     for first in range(0, len(specs), BATCH):

@@ -31,25 +31,27 @@ def submit(
     """
     import msgspec
 
+    from hocket.cli.live.bundle_upload import Bundles
     from hocket.cli.live.client import Client
     from hocket.cli.live.submission import described_jobs, sent, warn_of_launchers, warn_of_missing_folders
 
-    jobs = described_jobs(said_command(ctx), files or [], said_job_options(ctx))
-    warn_of_missing_folders(jobs)
-    warn_of_launchers(jobs)
-    if dry_run:
-        specs = [each.spec | _hidden(each.spec) for each in jobs]
-        print(msgspec.json.format(msgspec.json.encode({"jobs": specs})).decode())
-        return
-    with Client(home) as client:
-        ids = sent(client, jobs)
-        if not as_json:
-            print("\n".join(ids), flush=True)
-        ends = {}
-        if wait:
-            from hocket.cli.live.waiting import await_ends
+    with Bundles() as bundles:
+        jobs = described_jobs(said_command(ctx), files or [], said_job_options(ctx), bundles)
+        warn_of_missing_folders(jobs)
+        warn_of_launchers(jobs)
+        if dry_run:
+            specs = [each.spec | _hidden(each.spec) for each in jobs]
+            print(msgspec.json.format(msgspec.json.encode({"jobs": specs})).decode())
+            return
+        with Client(home) as client:
+            ids = sent(client, jobs, bundles)
+            if not as_json:
+                print("\n".join(ids), flush=True)
+            ends = {}
+            if wait:
+                from hocket.cli.live.waiting import await_ends
 
-            ends = await_ends(client, ids)
+                ends = await_ends(client, ids)
     if as_json:
         told = [{"id": job_id} | ({"state": ends[job_id]} if wait else {}) for job_id in ids]
         print(msgspec.json.encode({"jobs": told}).decode())

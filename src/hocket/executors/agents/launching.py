@@ -108,6 +108,8 @@ def spec_of(job: Job, replicas: int) -> dict[str, Any]:
         "argv": list(job.command),
         "resume_argv": list(launch.resume) or None,
         "cwd": launch.cwd,
+        **({"working_dir": launch.working_dir} if launch.working_dir else {}),
+        **({"pip": list(launch.pip)} if launch.pip else {}),
         # A line that is not written says nothing of progress.
         "env": {"PYTHONUNBUFFERED": "1", **threads, **launch.env},
         "checkpoint": launch.checkpoint,
