@@ -6,6 +6,7 @@ from hocket.executors.simulated import simulate
 from hocket.executors.simulated.executor import SimulatedExecutor
 from hocket.model.action import Checkpoint, Move, Pause, Prepare, Resize, Resume, Start
 from hocket.model.criterion import parse
+from hocket.model.curve import Curve, Point
 from hocket.model.event import (
     EpochEnded,
     JobCheckpointed,
@@ -147,7 +148,17 @@ def test_a_job_that_is_due_sooner_than_its_entry_says_ends_in_time():
 @pytest.mark.parametrize("length", [Boundary("after", seconds=60.0), Boundary("after", batches=60)])
 def test_running_epochs_take_the_place_of_those_that_a_job_has_itself(length):
     world, _start = world_of(Truth(100.0, epochs=4, comp_s=1.0), length)
-    assert what_follows(world) == [(0.0, JobStarted), (60.0, EpochEnded), (100.0, JobEnded)]
+    ends = [(60.0, EpochEnded), (100.0, EpochEnded), (100.0, JobEnded)]  # The last one ends with the job.
+    assert what_follows(world) == [(0.0, JobStarted), *ends]
+
+
+def test_a_query_that_has_read_all_its_data_amid_a_running_epoch_reports_its_last_answer():
+    accuracy = Curve((Point(0.0, 0.0), Point(4.0, 1.0)))
+    world, _start = world_of(Truth(100.0, epochs=4, metric="acc", quality=accuracy), Boundary("after", seconds=60.0))
+    found = []
+    while happened := world.wait(None):
+        found += [(e.at_s, e.metrics["acc"]) for e in happened[1] if isinstance(e, EpochEnded)]
+    assert found == [(60.0, pytest.approx(0.6)), (100.0, pytest.approx(1.0))]
 
 
 def test_running_epochs_are_counted_on_when_work_is_lost():
@@ -157,7 +168,7 @@ def test_running_epochs_are_counted_on_when_work_is_lost():
     world.apply([start])
     (epoch,) = [e for e in world.wait(None)[1] if isinstance(e, EpochEnded)]
     assert (epoch.at_s, epoch.epoch) == (130.0, 2)
-    assert what_follows(world) == [(170.0, JobEnded)]
+    assert what_follows(world) == [(170.0, EpochEnded), (170.0, JobEnded)]
 
 
 @pytest.mark.parametrize("moves", [False, True])

@@ -115,10 +115,13 @@ class SimulatedJob:
     def end_turn(self, now_s: float, out: list[Event]) -> None:
         """Report that its running epoch is over, if so. Its quality is then that of the work done so far.
 
-        Running epochs take the place of the job's own.
+        Running epochs take the place of the job's own; one that has done all its work reports what came of it.
         """
         truth = self.truth
-        if self.length is None or not self.rate or self.turn_ends_s(now_s, self.length) > now_s + 1e-6:
+        is_over = bool(truth.epochs) and self.reached(truth.run_s) and self.done_s > self.turn_done_s
+        if self.length is None or not self.rate:
+            return
+        if not is_over and self.turn_ends_s(now_s, self.length) > now_s + 1e-6:
             return
         self.epoch += 1
         self.turn_s, self.turn_done_s = now_s, self.done_s
