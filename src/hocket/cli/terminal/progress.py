@@ -61,12 +61,12 @@ def every(seconds: float, look: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def watching(what: str, total: int, count: Callable[[], int]) -> Iterator[None]:
+def watching(what: str, total: int, count: Callable[[], int], unit: str = "jobs") -> Iterator[None]:
     """Show how far something is, if it takes a while and stderr is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
-    progress = bars()
+    progress = bars(unit)
     task = progress.add_task(what, total=total)
     looks = 0
 
