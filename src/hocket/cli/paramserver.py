@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,6 +13,7 @@ from hocket.cli.terminal.errors import InputError
 
 if TYPE_CHECKING:
     from hocket.paramserver import EpochEnd
+    from hocket.runtimes.paramserver.file_blocks import FileReading
 
 paramserver = typer.Typer(name="paramserver", no_args_is_help=True)
 
@@ -209,7 +212,11 @@ def _train(application: str, given: dict[str, Any], own: dict[str, Any]) -> None
     try:
         loader = import_module(f"hocket.runtimes.paramserver.applications.{application}")
         batch = given["batch"] or given["blocks"]
-        algorithm, blocks = loader.load(given["data"], given["blocks"], batch, seed=given["seed"], **own)
+        with _reading(given["data"], memory, given["spill_dir"]) as reading:
+            algorithm, blocks = loader.load(
+                given["data"], given["blocks"], batch, seed=given["seed"], reading=reading, **own
+            )
+        blocks.is_used_once = True
         trained = train(
             algorithm, blocks, workers=given["workers"], epochs=given["epochs"], batch=given["batch"],
             seed=given["seed"], checkpoint=given["checkpoint"], checkpoint_every_s=every_s,
@@ -220,6 +227,24 @@ def _train(application: str, given: dict[str, Any], own: dict[str, Any]) -> None
         raise InputError(str(error)) from error
     if given["out"] is not None and trained.model:
         _write_model(given["out"], trained.model)
+
+
+@contextmanager
+def _reading(data: Path, memory: int | None, spill_dir: Path | None) -> Iterator[FileReading]:
+    """How a file is read within the memory that there is, with a bar if that takes a while."""
+    import os
+
+    from hocket.cli.terminal.progress import watching
+    from hocket.runtimes.paramserver.file_blocks import FileReading
+    from hocket.runtimes.paramserver.host_blocks import spill_file
+    from hocket.runtimes.paramserver.launch_variables import LaunchVariables
+
+    memory = memory or LaunchVariables.of(os.environ).memory_bytes
+    size = data.stat().st_size if data.is_file() else 0
+    folder = spill_file(None if spill_dir is None else str(spill_dir)).folder
+    reading = FileReading.within(memory, size, folder)
+    with watching(f"reading {data.name}", size // 1_000_000, lambda: reading.done_bytes // 1_000_000, "MB"):
+        yield reading
 
 
 def _print_json(end: EpochEnd) -> None:

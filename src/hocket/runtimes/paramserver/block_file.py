@@ -51,7 +51,7 @@ class BlockFile:
         if self._refused:
             raise SpillError(self._refused)
         if self.fd < 0:
-            self.fd, self.is_direct = _nameless_file(self.folder)
+            self.fd, self.is_direct = nameless_file(self.folder)
             if not self.is_direct:
                 _log.warning(
                     "folder '%s' has no O_DIRECT: blocks are read through the page cache, and dropped from it",
@@ -126,11 +126,11 @@ def _write_all(fd: int, buffer: mmap.mmap, offset: int, size: int, place: int) -
                 done += os.pwritev(fd, [part], place + done)
 
 
-def _nameless_file(folder: str) -> tuple[int, bool]:
-    """A file that no other process finds; whether it goes around the page cache."""
-    for direct in (os.O_DIRECT, 0):
+def nameless_file(folder: str, direct: bool = True) -> tuple[int, bool]:
+    """A file that no other process finds; whether it goes around the page cache, if it shall. Raises OSError."""
+    for flag in (os.O_DIRECT, 0) if direct else (0,):
         try:
-            return os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC | direct, 0o600), bool(direct)
+            return os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC | flag, 0o600), bool(flag)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.EISDIR):
                 raise

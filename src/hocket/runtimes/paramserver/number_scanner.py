@@ -1,34 +1,43 @@
-"""All numbers of a text file at once: values, the line of each, and which follow a colon."""
+"""The numbers of a text file, all or some lines at a time: values, the line of each, and which follow a colon."""
 
 from __future__ import annotations
 
 import gzip
 import math
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Array, TrainingError
+from hocket.runtimes.paramserver.file_blocks import FileReading
 from hocket.runtimes.paramserver.kernel_compiler import compiled
 
 _POWERS = np.array([10.0**n for n in range(309)])
 
 
 class Numbers(NamedTuple):
-    """The numbers of a file, in order."""
+    """The numbers of a file or of some of its lines, in order."""
 
     path: Path
     text: bytes
     values: Array
-    lines: Array  # counted from 1
+    lines: Array  # of the file, counted from 1
     after_colon: Array  # whether it is the second of a pair, as in 3:0.5
+    first_line: int = 1  # of the text
+
+    def fields(self, line: int) -> list[str]:
+        """What is written in a line."""
+        place = line - self.first_line
+        return _fields(self.text.split(b"\n", place + 1)[place])
 
     def refuse(self, place: int, why: str) -> NoReturn:
         """Raise TrainingError about one number: its file, line and field, and the text that is there."""
         line = int(self.lines[place])
         field = place - int(np.searchsorted(self.lines, line)) + 1
-        found = _fields(self.text.split(b"\n", line)[line - 1])
+        found = self.fields(line)
         shown = found[field - 1] if field <= len(found) else ""
         raise TrainingError(f"{self.path}, line {line}, field {field}: '{shown}' {why}")
 
@@ -39,16 +48,44 @@ class Numbers(NamedTuple):
 
 def scan_numbers(path: Path) -> Numbers:
     """Read a file of numbers, which blanks, commas or colons separate; `#` begins a comment. `.gz` is decompressed."""
+    return _scanned(path, b"".join(text for text, _ in _texts(path, FileReading())), 1)
+
+
+def scan_parts(path: Path, reading: FileReading) -> Iterator[Numbers]:
+    """The same, some whole lines at a time."""
+    for text, first_line in _texts(path, reading):
+        yield _scanned(path, text, first_line)
+
+
+def _texts(path: Path, reading: FileReading) -> Iterator[tuple[bytes, int]]:
+    """Whole lines of a file, each time with the number of the first."""
+    rest, line = b"", 1
     try:
-        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+        with open(path, "rb") as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
+            while part := file.read(reading.chunk_bytes):
+                reading.done_bytes = raw.tell()
+                end = part.rfind(b"\n") + 1
+                if not end:
+                    rest += part
+                    continue
+                text, rest = rest + part[:end], part[end:]
+                del part
+                yield text, line
+                line += text.count(b"\n")
+    except (OSError, EOFError, zlib.error) as error:
         raise TrainingError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    if rest:
+        yield rest, line
+
+
+def _scanned(path: Path, text: bytes, first_line: int) -> Numbers:
     content = np.frombuffer(text, np.uint8)
     most = _count(content)
     values, lines = np.empty(most), np.empty(most, np.int32)
     after_colon, odd = np.empty(most, np.bool_), np.empty(most, np.int32)
     count, odds = _scan(content, _POWERS, values, lines, after_colon, odd)
-    found = Numbers(path, text, values[:count], lines[:count], after_colon[:count])
+    lines += np.int32(first_line - 1)
+    found = Numbers(path, text, values[:count], lines[:count], after_colon[:count], first_line)
     _read_odd(found, odd[:odds])
     return found
 
@@ -58,7 +95,7 @@ def _read_odd(found: Numbers, odd: Array) -> None:
     for place in odd.tolist():
         line = int(found.lines[place])
         field = place - int(np.searchsorted(found.lines, line))
-        text = _fields(found.text.split(b"\n", line)[line - 1])[field]
+        text = found.fields(line)[field]
         try:
             number = float(text)
         except ValueError:

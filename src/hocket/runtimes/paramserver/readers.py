@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Array, TrainingError
-from hocket.runtimes.paramserver.number_scanner import Numbers, scan_numbers
+from hocket.runtimes.paramserver.file_blocks import FileReading
+from hocket.runtimes.paramserver.number_scanner import Numbers, scan_parts
 
 _LARGEST = 2**31 - 1
+_HEAD = "it must begin with three lines: documents, words and entries"
 
 
 class Ratings(NamedTuple):
@@ -43,26 +46,50 @@ class BagsOfWords(NamedTuple):
 
 def read_ratings(path: Path) -> Ratings:
     """Lines `user item rating`, counted from 0 or 1, with or without a time behind them."""
-    numbers = scan_numbers(path)
-    _no_pairs(numbers)
-    table = _table(numbers, 0, (3, 4), "user, item, rating")
-    if not len(table):
+    return Ratings(*(np.concatenate(column) for column in zip(*ratings_parts(path, FileReading()), strict=True)))
+
+
+def ratings_parts(path: Path, reading: FileReading) -> Iterator[Ratings]:
+    """The same, some at a time."""
+    wide: int | None = None
+    for numbers in scan_parts(path, reading):
+        _no_pairs(numbers)
+        table = _table(numbers, 0, (3, 4), "user, item, rating", wide)
+        if not len(table):
+            continue
+        wide = table.shape[1]
+        users, items = (_whole(numbers, table, field, 0, _LARGEST) for field in (0, 1))
+        values = table[:, 2]
+        if (wrong := np.flatnonzero(values < 0)).size:
+            numbers.refuse(int(wrong[0]) * wide + 2, "is below 0, which a rating must not be")
+        if (wrong := np.flatnonzero(values > np.finfo(np.float32).max)).size:
+            numbers.refuse(int(wrong[0]) * wide + 2, "is too large")
+        yield Ratings(users, items, values.astype(np.float32))
+    if wide is None:
         raise TrainingError(f"{path}: it has no ratings")
-    users, items = (_whole(numbers, table, field, 0, _LARGEST) for field in (0, 1))
-    values = table[:, 2]
-    if (wrong := np.flatnonzero(values < 0)).size:
-        numbers.refuse(int(wrong[0]) * table.shape[1] + 2, "is below 0, which a rating must not be")
-    if (wrong := np.flatnonzero(values > np.finfo(np.float32).max)).size:
-        numbers.refuse(int(wrong[0]) * table.shape[1] + 2, "is too large")
-    return Ratings(users, items, values.astype(np.float32))
 
 
 def read_svmlight(path: Path, zero_based: bool = False) -> Examples:
     """Lines `label index:value …`; indices are counted from 1, or from 0 if they are zero-based, and increase."""
-    numbers = scan_numbers(path)
-    count = len(numbers.values)
-    if not count:
+    parts = list(svmlight_parts(path, FileReading(), zero_based))
+    counts = np.concatenate([np.diff(part.starts) for part in parts])
+    found = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Examples._fields}
+    return Examples(**{**found, "starts": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)})
+
+
+def svmlight_parts(path: Path, reading: FileReading, zero_based: bool = False) -> Iterator[Examples]:
+    """The same, some rows at a time; the `starts` of each part begin with 0."""
+    is_empty = True
+    for numbers in scan_parts(path, reading):
+        if len(numbers.values):
+            is_empty = False
+            yield _svmlight(numbers, zero_based)
+    if is_empty:
         raise TrainingError(f"{path}: it has no rows")
+
+
+def _svmlight(numbers: Numbers, zero_based: bool) -> Examples:
+    count = len(numbers.values)
     firsts = np.flatnonzero(np.diff(numbers.lines, prepend=0))
     is_label = np.zeros(count, np.bool_)
     is_label[firsts] = True
@@ -96,25 +123,46 @@ def read_svmlight(path: Path, zero_based: bool = False) -> Examples:
 
 def read_bags_of_words(path: Path) -> BagsOfWords:
     """UCI's `docword` format: the numbers of documents, words and entries, a line each; then `document word count`."""
-    numbers = scan_numbers(path)
-    _no_pairs(numbers)
+    parts = list(bags_of_words_parts(path, FileReading()))
+    document, word, counts = (np.concatenate(column) for column in list(zip(*parts, strict=True))[2:])
+    order = np.argsort(document, kind="stable")
+    return BagsOfWords(parts[0].documents, parts[0].words, document[order], word[order], counts[order])
+
+
+def bags_of_words_parts(path: Path, reading: FileReading) -> Iterator[BagsOfWords]:
+    """The same, some entries at a time, and not sorted."""
+    head: tuple[int, int, int] | None = None
+    line = found = 0
+    for numbers in scan_parts(path, reading):
+        _no_pairs(numbers)
+        first = 0
+        if head is None:
+            head, line, first = _head_of_bags(path, numbers), int(numbers.lines[2]), 3
+        documents, words, _entries = head
+        table = _table(numbers, first, (3,), "document, word, count", None if first else 3)
+        document = _whole(numbers, table, 0, 1, documents, first) - 1
+        word = _whole(numbers, table, 1, 1, words, first) - 1
+        counts = _whole(numbers, table, 2, 1, _LARGEST, first)
+        found += len(table)
+        if len(table):
+            yield BagsOfWords(documents, words, document, word, counts)
+    if head is None:
+        raise TrainingError(f"{path}, line 1: {_HEAD}")
+    if found != head[2]:
+        raise TrainingError(f"{path}, line {line}: it has {found} entries, not {head[2]}")
+    if not found:
+        raise TrainingError(f"{path}: it has no words")
+
+
+def _head_of_bags(path: Path, numbers: Numbers) -> tuple[int, int, int]:
     if len(numbers.values) < 3 or len(set(numbers.lines[:3].tolist())) < 3:
-        raise TrainingError(f"{path}, line 1: it must begin with three lines: documents, words and entries")
+        raise TrainingError(f"{path}, line 1: {_HEAD}")
     head = numbers.values[:3]
     for place, least in ((0, 1), (1, 1), (2, 0)):
         if head[place] != np.floor(head[place]) or not least <= head[place] <= _LARGEST:
             numbers.refuse(place, f"is not a number of {('documents', 'words', 'entries')[place]}")
     documents, words, entries = (int(value) for value in head)
-    table = _table(numbers, 3, (3,), "document, word, count")
-    if len(table) != entries:
-        raise TrainingError(f"{path}, line {numbers.lines[2]}: it has {len(table)} entries, not {entries}")
-    if not entries:
-        raise TrainingError(f"{path}: it has no words")
-    document = _whole(numbers, table, 0, 1, documents, 3) - 1
-    word = _whole(numbers, table, 1, 1, words, 3) - 1
-    count = _whole(numbers, table, 2, 1, _LARGEST, 3)
-    order = np.argsort(document, kind="stable")
-    return BagsOfWords(documents, words, document[order], word[order], count[order])
+    return documents, words, entries
 
 
 def _no_pairs(numbers: Numbers) -> None:
@@ -122,14 +170,14 @@ def _no_pairs(numbers: Numbers) -> None:
         numbers.refuse(int(wrong[0]), "follows a colon, which does not belong here")
 
 
-def _table(numbers: Numbers, first: int, columns: tuple[int, ...], what: str) -> Array:
-    """The numbers from the first on, a row for each line, all of the same length."""
+def _table(numbers: Numbers, first: int, columns: tuple[int, ...], what: str, before: int | None = None) -> Array:
+    """The numbers from the first on, a row for each line, all of the same length, as those `before` them have."""
     lines = numbers.lines[first:]
     starts = np.flatnonzero(np.diff(lines, prepend=0))
     lengths = np.diff(starts, append=len(lines))
     if not len(lengths):
         return np.empty((0, columns[0]))
-    wide = int(lengths[0])
+    wide = before or int(lengths[0])
     if wide not in columns:
         numbers.refuse_line(int(lines[0]), f"it has {wide} fields; it must have {columns[0]}: {what}")
     if (wrong := np.flatnonzero(lengths != wide)).size:

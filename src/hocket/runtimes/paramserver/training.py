@@ -23,6 +23,7 @@ from hocket.runtimes.paramserver.checkpoint import (
     packed_states,
     unpacked_states,
 )  # fmt: skip
+from hocket.runtimes.paramserver.file_blocks import FileBlocks
 from hocket.runtimes.paramserver.host_blocks import (
     BlocksInMemory,
     HostBlocks,
@@ -213,12 +214,19 @@ class _Run:
         numbers = blocks_of(self.count, self.group.host, self.group.hosts)
         if self.spill is None:
             self.blocks = BlocksInMemory((i, rows.noted(i, self.given[i])) for i in numbers)
+            self._give_back_input()
             return
         each = ((i, rows.noted(i, self.given[i], copied=True)) for i in numbers)
         size = expected_bytes(self.given) // self.group.hosts
         self.blocks = spilled = SpilledBlocks(each, self.spill, self.options.workers, size)
-        self.given = ()
+        self._give_back_input()
         spilled.reserve(rows.bytes_at_once(self.options.batch, self.options.workers))
+
+    def _give_back_input(self) -> None:
+        """This host has its blocks; what they were made from may go."""
+        if isinstance(self.given, FileBlocks):
+            self.given.taken()
+        self.given = ()
 
     def _restore(self, shard: ModelShard, found: dict[str, Any], saved: SavedModel | None) -> None:
         """Go on from a checkpoint, which host 0 reads."""

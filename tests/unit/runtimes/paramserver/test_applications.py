@@ -70,7 +70,7 @@ def undisturbed(application: str, workers: int) -> Trained:
 def plain_nmf(path: Path) -> float:
     """The same descent as one loop over all ratings, without blocks and servers."""
     ratings = read_ratings(path)
-    (block,) = nmf.ratings_blocks(ratings, 1, 1, "all")
+    (block,) = nmf.load(path, 1, 1)[1]
     start = float(np.sqrt(ratings.values.mean() / 16))
     rng = np.random.default_rng(3)
     users = rng.uniform(0.5, 1.5, (int(block.data["users"][0]), 16)).astype(np.float32) * np.float32(start)
@@ -84,7 +84,7 @@ def plain_nmf(path: Path) -> float:
 def plain_lda(path: Path) -> float:
     """The same sampler as one loop over all documents."""
     bags = read_bags_of_words(path)
-    (block,) = lda.bags_blocks(bags, 1, "all", seed=5)
+    (block,) = lda.load(path, 1, 1, seed=5)[1]
     algorithm = lda.Lda(bags.words, int(bags.counts.sum()))
     model = dict(algorithm.init(np.random.default_rng(0)))
     for _ in range(CASES["lda"][2]):

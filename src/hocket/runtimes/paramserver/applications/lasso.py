@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Array, DataBlock
-from hocket.runtimes.paramserver.applications.linear_model import AcceleratedDescent, curvature, examples_blocks
-from hocket.runtimes.paramserver.applications.mlr import with_penalty_shares
+from hocket.runtimes.paramserver.applications.linear_model import AcceleratedDescent, ExamplesBlocks
+from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
 from hocket.runtimes.paramserver.kernel_compiler import compiled
-from hocket.runtimes.paramserver.readers import read_svmlight
 
 
 class LassoRegression(AcceleratedDescent):
@@ -51,14 +50,14 @@ class LassoRegression(AcceleratedDescent):
 
 
 def load(
-    path: Path, blocks: int, batch: int, zero_based: bool = False, **options: Any
-) -> tuple[LassoRegression, list[DataBlock]]:
+    path: Path, blocks: int, batch: int, zero_based: bool = False, reading: FileReading | None = None, **options: Any
+) -> tuple[LassoRegression, FileBlocks]:
     """The algorithm and its blocks for an svmlight file; labels are any numbers."""
     options.pop("seed", None)
-    examples = read_svmlight(path, zero_based)
-    made = with_penalty_shares(examples_blocks(examples, examples.labels, blocks, batch, path.name))
-    features = int(examples.indices.max(initial=0)) + 1
-    return LassoRegression(features, 1 / max(curvature(made, intercept=False), 1e-12), **options), made
+    made = ExamplesBlocks(
+        path, reading or FileReading(), zero_based, lambda part: part.labels, blocks, batch, intercept=False
+    )
+    return LassoRegression(made.features, 1 / max(made.curvature, 1e-12), **options), made.all()
 
 
 def _add_residuals(

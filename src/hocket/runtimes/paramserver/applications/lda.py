@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock
+from hocket.runtimes.paramserver.column_spool import ColumnSpool, KeyCounts
+from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
 from hocket.runtimes.paramserver.kernel_compiler import compiled
-from hocket.runtimes.paramserver.readers import BagsOfWords, read_bags_of_words
+from hocket.runtimes.paramserver.readers import bags_of_words_parts
 
 
 class Lda(Algorithm):
@@ -63,38 +65,62 @@ class Lda(Algorithm):
         )  # fmt: skip
 
 
-def load(path: Path, blocks: int, batch: int, **options: Any) -> tuple[Lda, list[DataBlock]]:  # noqa: ARG001
+def load(
+    path: Path,
+    blocks: int,
+    batch: int,  # noqa: ARG001
+    reading: FileReading | None = None,
+    **options: Any,
+) -> tuple[Lda, FileBlocks]:
     """The algorithm and its blocks for a file of bags of words."""
-    bags = read_bags_of_words(path)
-    made = bags_blocks(bags, blocks, path.name, int(options.pop("seed", 0)))
-    return Lda(bags.words, int(bags.counts.sum()), **options), made
+    reading = reading or FileReading()
+    columns, words = ColumnSpool(dict.fromkeys(("document", "word", "count"), np.int32), reading.folder), 0
+    for part in bags_of_words_parts(path, reading):
+        columns.append(document=part.document, word=part.word, count=part.counts)
+        words = part.words
+    made = _BagsBlocks(columns, blocks, path.name, int(options.pop("seed", 0)))
+    return Lda(words, made.tokens, **options), FileBlocks(made.numbers, made.block, made.columns)
 
 
-def bags_blocks(bags: BagsOfWords, blocks: int, name: str, seed: int = 0) -> list[DataBlock]:
+class _BagsBlocks:
     """Blocks of about the same number of words, with whole documents."""
-    behind = np.cumsum(bags.counts)
-    known, firsts = np.unique(bags.document, return_index=True)
-    before = np.concatenate([[0], behind[firsts[1:] - 1], behind[-1:]])  # words before each document
-    cuts = np.searchsorted(before, [int(behind[-1]) * i // blocks for i in range(blocks + 1)])
-    entries = np.append(firsts, len(bags.document))
-    made = []
-    for i in range(blocks):
-        if cuts[i] == cuts[i + 1]:
-            continue  # fewer documents than blocks
-        low, high = entries[cuts[i]], entries[cuts[i + 1]]
-        word = np.repeat(bags.word[low:high], bags.counts[low:high])
-        keys, where = np.unique(word, return_inverse=True)
-        made.append(
-            DataBlock(
-                f"{name}, documents {known[cuts[i]] + 1}-{known[cuts[i + 1] - 1] + 1}",
-                {
-                    "starts": (before[cuts[i] : cuts[i + 1] + 1] - before[cuts[i]]).astype(np.int64),
-                    "word": where.astype(np.int32), "words": keys.astype(np.int64),
-                    "seed": np.array([seed * 1_000_003 + i]),
-                },
-            )
+
+    def __init__(self, columns: ColumnSpool, blocks: int, name: str, seed: int) -> None:
+        self._name, self._seed = name, seed
+        documents = KeyCounts()
+        for document, count in columns.parts("document", "count"):
+            documents.add(document, count)
+        documents.merge()
+        self._known = documents.keys
+        self._before = np.concatenate([[0], np.cumsum(documents.weights)])  # words before each document
+        self._entries = np.concatenate([[0], np.cumsum(documents.counts)])
+        self.tokens = int(self._before[-1])
+        self._cuts = np.searchsorted(self._before, [self.tokens * i // blocks for i in range(blocks + 1)])
+        # Fewer documents than blocks leave some empty.
+        self.numbers = [i for i in range(blocks) if self._cuts[i] < self._cuts[i + 1]]
+        begins = self._cuts[self.numbers]
+        self.columns = columns.divided(
+            "document",
+            lambda document: np.searchsorted(self._known[begins], document, "right") - 1,
+            self._entries[begins],
+        )
+        columns.close()
+
+    def block(self, i: int) -> DataBlock:
+        """One of them."""
+        begin, end = int(self._cuts[i]), int(self._cuts[i + 1])
+        rows = int(self._entries[begin]), int(self._entries[end])
+        document, word, count = (self.columns.rows(name, *rows) for name in ("document", "word", "count"))
+        order = np.argsort(document, kind="stable")
+        keys, where = np.unique(np.repeat(word[order], count[order]), return_inverse=True)
+        return DataBlock(
+            f"{self._name}, documents {self._known[begin] + 1}-{self._known[end - 1] + 1}",
+            {
+                "starts": (self._before[begin : end + 1] - self._before[begin]).astype(np.int64),
+                "word": where.astype(np.int32), "words": keys.astype(np.int64),
+                "seed": np.array([self._seed * 1_000_003 + i]),
+            },
         )  # fmt: skip
-    return made
 
 
 def _sample(

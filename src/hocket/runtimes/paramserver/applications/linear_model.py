@@ -7,14 +7,17 @@ The steps are those of FISTA (Beck & Teboulle, 2009).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock
+from hocket.runtimes.paramserver.column_spool import ColumnSpool
+from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
 from hocket.runtimes.paramserver.kernel_compiler import compiled
-from hocket.runtimes.paramserver.readers import Examples
+from hocket.runtimes.paramserver.readers import Examples, svmlight_parts
 
 _POWER_STEPS = 30
 _MARGIN = 1.05  # A power iteration comes from below.
@@ -57,40 +60,72 @@ class AcceleratedDescent(Algorithm):
             last[...] = new
 
 
-def examples_blocks(examples: Examples, labels: Array, blocks: int, batch: int, name: str) -> list[DataBlock]:
+class ExamplesBlocks:
     """Blocks of about the same number of rows. Each knows its part of all rows, and of those of its iteration."""
-    rows = len(labels)
-    cuts = [rows * i // blocks for i in range(blocks + 1)]
-    spans = [(low, high) for low, high in pairwise(cuts) if low < high]
-    made = []
-    for i, (low, high) in enumerate(spans):
-        first = i // batch * batch
-        together = spans[first : first + batch]
-        begin, end = examples.starts[low], examples.starts[high]
-        keys, where = np.unique(examples.indices[begin:end], return_inverse=True)
-        made.append(
-            DataBlock(
-                f"{name}, lines {examples.lines[low]}-{examples.lines[high - 1]}",
-                {
-                    "starts": examples.starts[low : high + 1] - begin, "features": keys.astype(np.int64),
-                    "feature": where.astype(np.int32), "value": examples.values[begin:end].astype(np.float64),
-                    "label": labels[low:high],
-                    "parts": np.array([(high - low) / rows, 1 / (together[-1][1] - together[0][0])]),
-                },
+
+    def __init__(
+        self, path: Path, reading: FileReading, zero_based: bool, labels: Callable[[Examples], Array], blocks: int,
+        batch: int, intercept: bool,
+    ) -> None:  # fmt: skip
+        """Read a file; `labels` gives those of some rows as they are kept, or refuses them."""
+        self._name, self._batch = path.name, batch
+        kinds = {"label": np.float64, "line": np.int32, "count": np.int64, "index": np.int32, "value": np.float64}
+        self.columns = ColumnSpool(kinds, reading.folder)
+        self.features, self._label_type = 1, np.dtype(np.float64)
+        for part in svmlight_parts(path, reading, zero_based):
+            kept = labels(part)
+            self._label_type = kept.dtype
+            self.columns.append(
+                label=kept, line=part.lines, count=np.diff(part.starts), index=part.indices, value=part.values
             )
+            self.features = max(self.features, int(part.indices.max(initial=0)) + 1)
+        self._rows = self.columns.length("label")
+        cuts = [self._rows * i // blocks for i in range(blocks + 1)]
+        self._spans = [(low, high) for low, high in pairwise(cuts) if low < high]
+        counts = [int(self.columns.rows("count", low, high).sum()) for low, high in self._spans]
+        self._begins = np.concatenate([[0], np.cumsum(counts)])  # where the values of each block begin
+        self._sharing = np.zeros(self.features)  # blocks that have a feature
+        self.largest_label = max(float(part.max()) for (part,) in self.columns.parts("label"))
+        self.curvature = self._look(intercept)
+
+    def all(self) -> FileBlocks:
+        """Them all."""
+        return FileBlocks(range(len(self._spans)), self.block, self.columns)
+
+    def block(self, i: int) -> DataBlock:
+        """A block that knows which part of each feature's penalty is its own: all that have it take the same."""
+        block = self._plain(i)
+        share = 1 / self._sharing[block.data["features"]]
+        return DataBlock(block.name, {**block.data, "penalty_share": share})
+
+    def _plain(self, i: int) -> DataBlock:
+        low, high = self._spans[i]
+        begin, end = int(self._begins[i]), int(self._begins[i + 1])
+        first = i // self._batch * self._batch
+        together = self._spans[first : first + self._batch]
+        keys, where = np.unique(self.columns.rows("index", begin, end), return_inverse=True)
+        lines = [int(self.columns.rows("line", at, at + 1)[0]) for at in (low, high - 1)]
+        return DataBlock(
+            f"{self._name}, lines {lines[0]}-{lines[1]}",
+            {
+                "starts": np.concatenate([[0], np.cumsum(self.columns.rows("count", low, high))]).astype(np.int64),
+                "features": keys.astype(np.int64), "feature": where.astype(np.int32),
+                "value": np.array(self.columns.rows("value", begin, end)),
+                "label": self.columns.rows("label", low, high).astype(self._label_type),
+                "parts": np.array([(high - low) / self._rows, 1 / (together[-1][1] - together[0][0])]),
+            },
         )  # fmt: skip
-    return made
 
-
-def curvature(blocks: list[DataBlock], intercept: bool) -> float:
-    """An upper bound of the largest eigenvalue of XᵀX / rows, from those of the blocks."""
-    total = rows = 0.0
-    for block in blocks:
-        data = block.data
-        start = np.random.default_rng(0).uniform(0.5, 1.5, len(data["features"]) + 1)
-        total += largest_eigenvalue(data["starts"], data["feature"], data["value"], start, intercept, _POWER_STEPS)
-        rows += len(data["label"])
-    return _MARGIN * total / rows
+    def _look(self, intercept: bool) -> float:
+        """Which blocks share a feature, and an upper bound of the largest eigenvalue of XᵀX / rows, from those of the
+        blocks."""
+        total = 0.0
+        for i in range(len(self._spans)):
+            data = self._plain(i).data
+            self._sharing[data["features"]] += 1
+            start = np.random.default_rng(0).uniform(0.5, 1.5, len(data["features"]) + 1)
+            total += largest_eigenvalue(data["starts"], data["feature"], data["value"], start, intercept, _POWER_STEPS)
+        return _MARGIN * total / self._rows
 
 
 def _largest_eigenvalue(

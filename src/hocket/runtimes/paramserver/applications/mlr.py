@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Array, DataBlock, TrainingError
-from hocket.runtimes.paramserver.applications.linear_model import AcceleratedDescent, curvature, examples_blocks
+from hocket.runtimes.paramserver.applications.linear_model import AcceleratedDescent, ExamplesBlocks
+from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
 from hocket.runtimes.paramserver.kernel_compiler import compiled
-from hocket.runtimes.paramserver.readers import Examples, read_svmlight
+from hocket.runtimes.paramserver.readers import Examples
 
 
 class MultinomialRegression(AcceleratedDescent):
@@ -57,16 +58,18 @@ class MultinomialRegression(AcceleratedDescent):
 
 
 def load(
-    path: Path, blocks: int, batch: int, classes: int | None = None, zero_based: bool = False, **options: Any
-) -> tuple[MultinomialRegression, list[DataBlock]]:
+    path: Path, blocks: int, batch: int, classes: int | None = None, zero_based: bool = False,
+    reading: FileReading | None = None, **options: Any,
+) -> tuple[MultinomialRegression, FileBlocks]:  # fmt: skip
     """The algorithm and its blocks for an svmlight file; labels are 0 to `classes` - 1."""
     options.pop("seed", None)
-    examples = read_svmlight(path, zero_based)
-    labels = checked_labels(path, examples, classes)
-    made = with_penalty_shares(examples_blocks(examples, labels, blocks, batch, path.name))
-    features = int(examples.indices.max(initial=0)) + 1
-    step = 1 / max(curvature(made, intercept=True) / 2, 1e-12)
-    return MultinomialRegression(features, classes or int(labels.max()) + 1, step, **options), made
+    made = ExamplesBlocks(
+        path, reading or FileReading(), zero_based, lambda part: checked_labels(path, part, classes), blocks, batch,
+        intercept=True,
+    )  # fmt: skip
+    step = 1 / max(made.curvature / 2, 1e-12)
+    count = classes or int(made.largest_label) + 1
+    return MultinomialRegression(made.features, count, step, **options), made.all()
 
 
 def checked_labels(path: Path, examples: Examples, classes: int | None) -> Array:
@@ -77,18 +80,6 @@ def checked_labels(path: Path, examples: Examples, classes: int | None) -> Array
         line, label = examples.lines[wrong[0]], examples.labels[wrong[0]]
         raise TrainingError(f"{path}, line {line}, field 1: label {label:g} is not a whole number within 0 and {most}")
     return examples.labels.astype(np.int32)
-
-
-def with_penalty_shares(blocks: list[DataBlock]) -> list[DataBlock]:
-    """Blocks that know which part of each feature's penalty is theirs: all that have it take the same."""
-    most = max((int(block.data["features"][-1]) for block in blocks if len(block.data["features"])), default=0)
-    together = np.zeros(most + 1)
-    for block in blocks:
-        together[block.data["features"]] += 1
-    return [
-        DataBlock(block.name, {**block.data, "penalty_share": 1 / together[block.data["features"]]}, block.state)
-        for block in blocks
-    ]
 
 
 def _add_gradient(

@@ -5,6 +5,7 @@ The factors of items are the model; those of users belong to the blocks, as each
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock
+from hocket.runtimes.paramserver.column_spool import ROWS_AT_ONCE, ColumnSpool, KeyCounts
+from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
 from hocket.runtimes.paramserver.kernel_compiler import compiled
-from hocket.runtimes.paramserver.readers import Ratings, read_ratings
+from hocket.runtimes.paramserver.readers import ratings_parts
 
 
 class Nmf(Algorithm):
@@ -64,55 +67,76 @@ class Nmf(Algorithm):
         )
 
 
-def load(path: Path, blocks: int, batch: int, **options: Any) -> tuple[Nmf, list[DataBlock]]:
+def load(
+    path: Path, blocks: int, batch: int, reading: FileReading | None = None, **options: Any
+) -> tuple[Nmf, FileBlocks]:
     """The algorithm and its blocks for a file of ratings."""
-    ratings = read_ratings(path)
-    made = ratings_blocks(ratings, blocks, batch, path.name, int(options.pop("seed", 0)))
-    items = int(ratings.items.max()) + 1
-    return Nmf(items, len(ratings.values), float(ratings.values.mean(dtype=np.float64)), **options), made
+    reading = reading or FileReading()
+    columns = ColumnSpool({"user": np.int32, "item": np.int32, "rating": np.float32}, reading.folder)
+    for part in ratings_parts(path, reading):
+        columns.append(user=part.users, item=part.items, rating=part.values)
+    items = 1 + max(int(part.max()) for (part,) in columns.parts("item"))
+    count = columns.length("rating")
+    mean = math.fsum(part.sum(dtype=np.float64) for (part,) in columns.parts("rating")) / count
+    made = _RatingsBlocks(columns, blocks, batch, items, path.name, int(options.pop("seed", 0)))
+    return Nmf(items, count, mean, **options), FileBlocks(range(made.count), made.block, made.columns)
 
 
-def ratings_blocks(ratings: Ratings, blocks: int, batch: int, name: str, seed: int = 0) -> list[DataBlock]:
+class _RatingsBlocks:
     """Blocks of about the same number of ratings, with whole users; `batch` of them make an iteration."""
-    order = np.argsort(ratings.users, kind="stable")
-    users, items, values = ratings.users[order], ratings.items[order], ratings.values[order]
-    known = np.unique(users)
-    firsts = np.searchsorted(users, known)
-    cuts = np.searchsorted(firsts, [len(users) * i // blocks for i in range(blocks + 1)])
-    cuts[-1] = len(known)
-    behind = np.append(firsts, len(users))
-    made = []
-    for i in range(blocks):
-        low, high = behind[cuts[i]], behind[cuts[i + 1]]
-        if low == high:
-            continue  # fewer users than blocks
-        keys, where = np.unique(items[low:high], return_inverse=True)
-        _ids, user = np.unique(users[low:high], return_inverse=True)
-        made.append(
-            DataBlock(
-                f"{name}, users {known[cuts[i]]}-{known[cuts[i + 1] - 1]}",
-                {
-                    "user": user.astype(np.int32), "item": where.astype(np.int32), "rating": values[low:high],
-                    "items": keys.astype(np.int64), "users": np.array([cuts[i + 1] - cuts[i]]),
-                    "seed": np.array([seed * 1_000_003 + i]),
-                },
-            )
+
+    def __init__(self, columns: ColumnSpool, blocks: int, batch: int, items: int, name: str, seed: int) -> None:
+        self._batch, self._items, self._name, self._seed = batch, items, name, seed
+        users = KeyCounts()
+        for (part,) in columns.parts("user"):
+            users.add(part)
+        users.merge()
+        ratings = columns.length("user")
+        behind = np.concatenate([[0], np.cumsum(users.counts)])
+        cuts = np.searchsorted(behind[:-1], [ratings * i // blocks for i in range(blocks + 1)])
+        cuts[-1] = len(users.keys)
+        # Fewer users than blocks leave some empty.
+        self._numbers = [i for i in range(blocks) if cuts[i] < cuts[i + 1]]
+        self._users = [(int(users.keys[cuts[i]]), int(users.keys[cuts[i + 1] - 1])) for i in self._numbers]
+        self._spans = [(int(behind[cuts[i]]), int(behind[cuts[i + 1]])) for i in self._numbers]
+        firsts = np.array([first for first, _ in self._users])
+        self.count = len(self._numbers)
+        self.columns = columns.divided(
+            "user", lambda user: np.searchsorted(firsts, user, "right") - 1, np.array([low for low, _ in self._spans])
+        )
+        columns.close()
+        self._rated: tuple[int, Array] = (-1, np.empty(0))  # how often each item is in an iteration, of the last one
+
+    def block(self, place: int) -> DataBlock:
+        """One of them, by its place among those that are not empty."""
+        low, high = self._spans[place]
+        users, items, ratings = (self.columns.rows(name, low, high) for name in ("user", "item", "rating"))
+        order = np.argsort(users, kind="stable")
+        keys, item = np.unique(items[order], return_inverse=True)
+        known, user = np.unique(users[order], return_inverse=True)
+        own = np.bincount(item, minlength=len(keys))
+        return DataBlock(
+            f"{self._name}, users {self._users[place][0]}-{self._users[place][1]}",
+            {
+                "user": user.astype(np.int32), "item": item.astype(np.int32), "rating": ratings[order],
+                "items": keys.astype(np.int64), "users": np.array([len(known)]),
+                "seed": np.array([self._seed * 1_000_003 + self._numbers[place]]),
+                # Which part of an item's ratings in its iteration is the block's own.
+                "share": (own / self._rated_with(place)[keys]).astype(np.float32),
+            },
         )  # fmt: skip
-    return [_with_shares(block, made, i, batch) for i, block in enumerate(made)]
 
-
-def _with_shares(block: DataBlock, made: list[DataBlock], number: int, batch: int) -> DataBlock:
-    """A block that knows which part of an item's ratings in its iteration is its own."""
-    first = number // batch * batch
-    together = made[first : first + batch]
-    own = np.bincount(block.data["item"], minlength=len(block.data["items"]))
-    total = np.zeros(len(own))
-    for other in together:
-        counts = np.bincount(other.data["item"], minlength=len(other.data["items"]))
-        places = np.searchsorted(other.data["items"], block.data["items"])
-        places[places == len(counts)] = 0
-        total += np.where(other.data["items"][places] == block.data["items"], counts[places], 0)
-    return DataBlock(block.name, {**block.data, "share": (own / total).astype(np.float32)}, block.state)
+    def _rated_with(self, place: int) -> Array:
+        first = place // self._batch * self._batch
+        if self._rated[0] != first:
+            last = min(first + self._batch, self.count) - 1
+            low, high = self._spans[first][0], self._spans[last][1]
+            total = np.zeros(self._items, np.int64)
+            for begin in range(low, high, ROWS_AT_ONCE):
+                rows = self.columns.rows("item", begin, min(begin + ROWS_AT_ONCE, high))
+                total += np.bincount(rows, minlength=self._items)
+            self._rated = (first, total)
+        return self._rated[1]
 
 
 def _descend(
