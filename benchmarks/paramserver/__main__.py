@@ -8,7 +8,7 @@ from importlib import import_module
 
 from benchmarks.machine import machine
 
-MEASUREMENTS = ("pull_push", "kernels", "link")
+MEASUREMENTS = ("pull_push", "kernels", "link", "regroup")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -14,7 +14,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from tests.live import ledger
 from tests.live.at_rest import Shown, complaints, decided_again, leftover_files, orphans, restored
 from tests.live.controller import LiveController, NoAnswer, awaited
 from tests.live.processes import Found, below, end_all
+from tests.live.random_kills import RandomKills
 
 _ROOT = Path(__file__).parents[2]
 _POLICIES = {"las": ("--param", "levels_gpu_s=[2,6]"), "restless": ()}
@@ -35,7 +35,7 @@ _SHELLS = (
 _WEIGHTS = {"controller": 2, "agent": 2, "sidecar": 3, "training": 4}
 _KILL_EVERY_S = 0.8  # on average, where a controller begins within
 _BEGINS_S = 2.0  # and else less often: killed before it came to anything, it would be all that is ever killed
-_SEVERAL, _ALL = 0.2, 0.03  # how likely it is that more than one is killed, or everything
+_ALL = 0.03  # how likely it is that everything is killed
 _LOOK_EVERY_S = 0.1
 _TELL_EVERY_S = 5.0
 _ALONE_S = 30.0  # for an agent to begin, and to end what a dead sidecar left, on a machine that does much else
@@ -48,10 +48,10 @@ class Chaos:
 
     def __init__(self, root: Path, seed: int, policy: str) -> None:
         self.seed = seed
-        self.kills: Counter[str] = Counter()
-        self.killed: list[tuple[float, Found]] = []
         self.wrongs: list[str] = []
         self._dice = random.Random(seed)
+        self._kills = RandomKills(self._dice, _WEIGHTS, _ALL)
+        self.kills, self.killed = self._kills.count, self._kills.killed
         options = ("--gpus", "4", "--policy", policy, "--lease", "60", *_POLICIES[policy])
         self._controller = LiveController(root, *options)
         self._ledgers = root / "ledgers"
@@ -92,7 +92,7 @@ class Chaos:
 
     def _spared(self) -> set[str]:
         """The kinds of which none was killed."""
-        return _WEIGHTS.keys() - self.kills.keys()
+        return self._kills.spared()
 
     def check(self) -> None:
         """Let everything come to rest, and see what is wrong."""
@@ -209,20 +209,7 @@ class Chaos:
     # -- kills --------------------------------------------------------------------------------------------------
 
     def _kill_some(self) -> None:
-        """Often one thing; at times several at once, which is how machines die; now and then all there is."""
-        there = sorted(below(self._controller.root), key=lambda found: found.pid)
-        if self._dice.random() < _ALL:
-            victims = there
-        else:
-            count = 1 + (self._dice.random() < _SEVERAL) * self._dice.randint(1, 3)
-            kinds = self._dice.choices(list(_WEIGHTS), list(_WEIGHTS.values()), k=count)
-            victims = [
-                self._dice.choice(of_kind) for kind in kinds if (of_kind := [f for f in there if f.kind == kind])
-            ]
-        for victim in victims:
-            if victim.kill():
-                self.kills[victim.kind] += 1
-                self.killed.append((time.time(), victim))
+        self._kills.kill_some(below(self._controller.root))
 
     def _look(self) -> None:
         """See that nothing runs twice at once or on its own, and tell how it goes."""
@@ -233,7 +220,7 @@ class Chaos:
         if now_s - self._told_s > _TELL_EVERY_S:
             self._told_s = now_s
             over = len(self._epochs) - self._live()
-            print(f"{now_s:5.0f} s: {over} of {len(self._epochs)} jobs over, {self._killed()}", flush=True)
+            print(f"{now_s:5.0f} s: {over} of {len(self._epochs)} jobs over, {self._kills.told()}", flush=True)
 
     def _see_twice(self, there: list[Found]) -> None:
         """No job has two processes at once, but for a shell above the other, and one that is only prepared."""
@@ -261,9 +248,6 @@ class Chaos:
             if now_s - since_s > _ALONE_S and found.lives():
                 self.wrongs.append(f"job '{found.job}' runs on without a sidecar: {found}")
 
-    def _killed(self) -> str:
-        return f"{self.kills.total()} kills ({', '.join(f'{n} {kind}' for kind, n in sorted(self.kills.items()))})"
-
     # -- what is said -------------------------------------------------------------------------------------------
 
     def summary(self) -> str:
@@ -273,7 +257,7 @@ class Chaos:
         ended = sum(t.ends > 0 for t in told)
         return "\n".join(
             [
-                f"chaos with seed {self.seed}: {len(told)} jobs, {self._killed()} survived",
+                f"chaos with seed {self.seed}: {len(told)} jobs, {self._kills.told()} survived",
                 f"the ledgers: {ended} jobs ended, {ends - ended} said so twice; {attempts} attempts, {stops} of them "
                 f"paused; {epochs} epochs, {again} done again since a checkpoint",
                 f"wrong: {len(self.wrongs)}" if self.wrongs else "nothing lost, nothing twice, nothing left behind",

@@ -15,7 +15,7 @@ from msgspec import Struct
 from benchmarks.paramserver.groups.job_mix import CORES, HOSTS, MBIT, MEM_MIB, MixedJob
 from hocket.control.journal.open import open_to_read
 from hocket.control.ports import Cycle
-from hocket.model.event import JobEnded, JobFailed, JobPaused, JobStarted, JobSubmitted
+from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted
 from hocket.testing.hosts.launcher import Hosts
 
 # By the name of a column: options of `hocket up`. Jobs need two hosts at least, so that groups are formed of all four.
@@ -43,6 +43,7 @@ class JobTimes(Struct, frozen=True):
     name: str
     started_s: float
     ended_s: float
+    first_iteration_s: float  # when its first iteration had ended
     starts: int  # runs, the first one included
     state: str
 
@@ -51,6 +52,7 @@ class PolicyRun(Struct, frozen=True):
     """One run."""
 
     policy: str
+    share: float  # of the jobs' epochs
     jobs: list[JobTimes]
     use: list[UseSample]
     journal: str  # a copy of its journal
@@ -103,7 +105,7 @@ def run_policy(
     times = job_times(cycles)
     if failed := [f"{job.name} is {job.state}" for job in times if job.state != "finished"]:
         raise RunFailed(f"policy {policy}: {', '.join(failed)}")
-    return PolicyRun(policy, times, sampler.samples, str(copy))
+    return PolicyRun(policy, share, times, sampler.samples, str(copy))
 
 
 def _await_end(hosts: Hosts, sampler: _Sampler, tell: Callable[[str], None]) -> None:
@@ -128,15 +130,18 @@ def job_times(cycles: Sequence[Cycle]) -> list[JobTimes]:
         for event in cycle.events:
             if isinstance(event, JobSubmitted):
                 began_s[event.job.id] = event.at_s
-                found[event.job.id] = {"started_s": -1.0, "ended_s": -1.0, "starts": 0, "state": "unfinished"}
+                found[event.job.id] = {"started_s": -1.0, "ended_s": -1.0, "first_iteration_s": -1.0}
+                found[event.job.id] |= {"starts": 0, "state": "unfinished"}
                 continue
-            if not isinstance(event, JobStarted | JobEnded | JobFailed | JobPaused):
+            if not isinstance(event, JobStarted | JobEnded | EpochEnded):
                 continue
             of, at_s = found[event.job], event.at_s - min(began_s.values())
             if isinstance(event, JobStarted):
                 of["started_s"] = at_s if of["started_s"] < 0 else of["started_s"]
                 of["starts"] += 1
-            elif isinstance(event, JobEnded):
+            elif isinstance(event, EpochEnded):
+                of["first_iteration_s"] = at_s if of["first_iteration_s"] < 0 else of["first_iteration_s"]
+            else:
                 of["ended_s"], of["state"] = at_s, event.verdict
     return [JobTimes(name, **of) for name, of in found.items()]
 

@@ -89,6 +89,11 @@ class PhaseTokens:
         self._disconnect()
         self._is_replaced = True  # It does not connect again.
 
+    @property
+    def is_connected(self) -> bool:
+        """Is there an agent, as far as is known?"""
+        return self._socket is not None
+
     # -- turns --------------------------------------------------------------------------------------------------
 
     @contextmanager

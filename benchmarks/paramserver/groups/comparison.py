@@ -1,0 +1,183 @@
+"""Eight jobs on four hosts under three policies: mean JCT, makespan, use over time, and what would be best."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from benchmarks.machine import table
+from benchmarks.paramserver.groups.job_mix import CORES, HOSTS, JOBS, MBIT, make_data
+from benchmarks.paramserver.groups.policy_run import POLICIES, PolicyRun, run_policy
+from benchmarks.paramserver.groups.recorded_groups import recorded_groups
+from benchmarks.paramserver.groups.round_prediction import RoundErrors, round_errors
+from hocket.control.journal.open import open_to_read
+from hocket.control.ports import Cycle
+from hocket.model.event import PhasesObserved
+from hocket.reports.mean_interval import MeanInterval, mean_interval
+
+
+class Compared(Struct, frozen=True):
+    """All runs, by repetition and policy."""
+
+    share: float  # of the jobs' epochs
+    runs: list[PolicyRun]
+    best_s: float  # the least makespan that phases as measured allow
+    busier: str  # the resource that sets it
+    errors: RoundErrors
+
+
+def compare(
+    policies: Sequence[str], repetitions: int, share: float, data: Path, out: Path, first_seed: int = 1
+) -> Compared:
+    """Run each policy so often; the orders of submission are the same for all of them."""
+    out.mkdir(parents=True, exist_ok=True)
+    tell = _teller()
+    tell("generating the jobs' data …")
+    make_data(data)
+    runs = []
+    for repetition in range(repetitions):
+        for policy in policies:
+            said = f"run {len(runs) + 1} of {repetitions * len(policies)}, {policy}: "
+            seed = first_seed + repetition
+            runs.append(run_policy(policy, JOBS, share, data, out, seed, lambda s, said=said: tell(said + s)))
+            (out / f"{policy}-{seed}.json").write_bytes(msgspec.json.encode(runs[-1]))
+    tell("")
+    recorded = [list(open_to_read(run.journal)) for run in runs]
+    best_s, busier = least_makespan_s([cycle for cycles in recorded for cycle in cycles], share)
+    errors = round_errors([group for cycles in recorded for group in recorded_groups(cycles)])
+    return Compared(share, runs, best_s, busier, errors)
+
+
+def least_makespan_s(cycles: Sequence[Cycle], share: float) -> tuple[float, str]:
+    """Σ over all jobs of what the busier resource has to do, start-up apart.
+
+    COMP of a job takes the same machine time on any number of hosts, COMM as little as on the fewest that it was seen
+    on.
+    """
+    seen: dict[str, list[PhasesObserved]] = {}
+    for cycle in cycles:
+        for event in cycle.events:
+            if isinstance(event, PhasesObserved):
+                seen.setdefault(event.job, []).append(event)
+    cpu_s = net_s = 0.0
+    for job in JOBS:
+        all_of = seen.get(job.name, [])
+        fewest = [s for s in all_of if s.machines == min(s.machines for s in all_of)]
+        iterations = job.iterations(share)
+        cpu_s += iterations * _mean([s.comp_s * s.machines for s in all_of])
+        net_s += iterations * _mean([s.comm_s * s.link * s.machines for s in fewest])
+    return max(cpu_s, net_s) / HOSTS, "CPU" if cpu_s >= net_s else "network"
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def text(found: Compared) -> list[str]:
+    """As tables."""
+    by_policy = {name: [run for run in found.runs if run.policy == name] for name in POLICIES}
+    rows = []
+    for name, runs in by_policy.items():
+        if runs:
+            uses = [run.mean_use() for run in runs]
+            rows.append(
+                (
+                    name, _shown([run.mean_jct_s for run in runs]), _shown([run.makespan_s for run in runs]),
+                    f"{_mean([cpu for cpu, _ in uses]):.0%}", f"{_mean([net for _, net in uses]):.0%}",
+                    f"{_mean([sum(job.starts for job in run.jobs) for run in runs]):.1f}", str(len(runs)),
+                )
+            )  # fmt: skip
+    titles = ("policy", "mean JCT s", "makespan s", "CPU", "network", "starts of 8 jobs", "runs")
+    lines = [
+        f"EIGHT JOBS on {HOSTS} hosts of {CORES:g} cores with links of {MBIT:g} Mbit/s, "
+        f"{found.share:g} of their epochs; ± is the 95 % interval of the mean",
+        *table(titles, rows),
+        f"  the best possible makespan, start-up apart: {found.best_s:.0f} s, by the {found.busier}",
+    ]
+    for ahead in [n for n in by_policy if n != "harmony"] if by_policy["harmony"] else ():
+        if by_policy[ahead]:
+            lines.append(f"  harmony against {ahead}: {_compared(by_policy['harmony'], by_policy[ahead])}")
+    return [*lines, *found.errors.lines()]
+
+
+def _compared(ours: Sequence[PolicyRun], theirs: Sequence[PolicyRun]) -> str:
+    said = []
+    for what, of in (("mean JCT", "mean_jct_s"), ("makespan", "makespan_s")):
+        mine, other = (mean_interval([getattr(run, of) for run in runs]) for runs in (ours, theirs))
+        assert mine is not None
+        assert other is not None
+        apart = _apart(mine, other)
+        said.append(f"{what} {other.mean / mine.mean:.2f} times faster{apart}")
+    return ", ".join(said)
+
+
+def _apart(mine: MeanInterval, other: MeanInterval) -> str:
+    if mine.half_width is None or other.half_width is None:
+        return ""
+    is_apart = abs(mine.mean - other.mean) > mine.half_width + other.half_width
+    return " (intervals apart)" if is_apart else " (intervals overlap)"
+
+
+def _shown(values: Sequence[float]) -> str:
+    found = mean_interval(values)
+    assert found is not None
+    return f"{found.mean:.0f}" if found.half_width is None else f"{found.mean:.0f} ± {found.half_width:.0f}"
+
+
+def draw(found: Compared, folder: Path) -> list[Path]:
+    """CPU and network over time, one row for each policy: its first run."""
+    from hocket.reports.figure_style import colour, drawing, save
+
+    firsts = {run.policy: run for run in reversed(found.runs)}
+    shown = [firsts[name] for name in POLICIES if name in firsts]
+    longest_s = max(run.makespan_s for run in shown)
+    with drawing() as figure:
+        sheet = figure((9.0, 2.1 * len(shown)))
+        for axes, run in zip(sheet.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0], shown, strict=True):
+            at_s = [sample.at_s for sample in run.use]
+            for number, (name, of) in enumerate((("CPU", "cpu"), ("network", "net"))):
+                axes.plot(at_s, _smooth([getattr(s, of) for s in run.use]), color=colour(number), label=name)
+            for job in run.jobs:
+                axes.axvline(job.ended_s, color="0.8", linewidth=0.8, zorder=0)
+            axes.set_ylim(0, 1.05)
+            axes.set_xlim(0, longest_s)
+            axes.set_title(f"{run.policy}: mean JCT {run.mean_jct_s:.0f} s, makespan {run.makespan_s:.0f} s")
+        axes.set_xlabel("s since all jobs were submitted; grey lines: a job has ended")
+        sheet.legend(*axes.get_legend_handles_labels(), loc="upper right")
+        return save(sheet, folder, "groups-use")
+
+
+def _smooth(values: Sequence[float], width: int = 5) -> list[float]:
+    half = width // 2
+    return [_mean(values[max(0, i - half) : i + half + 1]) for i in range(len(values))]
+
+
+def _teller() -> Callable[[str], None]:
+    """One line on the terminal that is written anew; nothing where there is none."""
+
+    def tell(line: str) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{line[:150]}")
+            sys.stderr.flush()
+
+    return tell
+
+
+def as_json(found: Compared) -> dict[str, Any]:
+    """What is printed with `--json`, without samples."""
+    return {
+        "share": found.share, "best_s": found.best_s, "busier": found.busier, "errors": found.errors.as_json(),
+        "runs": [
+            {
+                "policy": run.policy, "mean_jct_s": run.mean_jct_s, "makespan_s": run.makespan_s,
+                "use": run.mean_use(), "journal": run.journal,
+                "ended_s": {job.name: job.ended_s for job in run.jobs},
+            }
+            for run in found.runs
+        ],
+    }  # fmt: skip

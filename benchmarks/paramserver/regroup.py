@@ -1,0 +1,97 @@
+"""A job with a model of 100 MB changes its group and hosts: how long it stands still, and what companions lose.
+
+Four hosts, two groups of two, each with a companion that stays; a policy moves the job to and fro. Needs root.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import ROOT, median, table
+from hocket.testing.hosts import network
+from hocket.testing.hosts.launcher import Hosts
+
+_GOAL_S = 2.0
+_EVERY_S = 20.0
+_MBIT, _CORES, _MEM_MIB = 1000.0, 0.45, 3000.0
+_COMPANIONS = ("stays-0", "stays-1")
+_MOVED = "moved"
+
+
+def measured(quick: bool) -> dict[str, Any]:
+    """Some moves."""
+    if why := network.why_no_namespaces():
+        return {"not_measured": why}
+    moves = 2 if quick else 6
+    return {"mb": 100, "moves": _moves(moves, 100.0)}
+
+
+def _moves(wanted: int, mb: float) -> list[dict[str, float]]:
+    os.environ["HOCKET_POLICIES"] = str(Path(__file__).parent / "policies")
+    with Hosts(4, mbit=_MBIT, cores=_CORES, mem_mib=_MEM_MIB, gpus=0) as hosts:
+        hosts.start_controller("--policy", "shuttle", "--param", f"every_s={_EVERY_S:g}", "--lease", "120")
+        written = {name: hosts.folder / f"{name}.ended" for name in (_COMPANIONS[0], _MOVED, _COMPANIONS[1])}
+        jobs = []
+        for name, path in written.items():
+            program = [sys.executable, str(Path(__file__).with_name("moving_job.py")), str(path)]
+            work = [str(mb), "0.02"] if name == _MOVED else ["1", "0.05"]
+            jobs.append(
+                {
+                    "id": name, "kind": "parameter-server", "command": [*program, *work, "1000000"], "cwd": str(ROOT),
+                    "sizes": [2], "gpus": 0, "cores": 0.1, "mem_mib": 800.0, "warm": True, "grace_s": 60.0,
+                    "checkpoint": str(hosts.folder / "saved" / name),
+                }
+            )  # fmt: skip
+        hosts.call("POST", "/v1/jobs", {"jobs": jobs})
+        until_s = time.monotonic() + 60.0 + 2 * _EVERY_S * (wanted + 2)
+        while len(found := _found(written)) < wanted and time.monotonic() < until_s:
+            time.sleep(1.0)
+        if not found:
+            raise SystemExit(f"benchmarks: no move was seen; {hosts.log('controller')[-2000:]}")
+        return found[:wanted]
+
+
+def _found(written: dict[str, Path]) -> list[dict[str, float]]:
+    """Every move: from the last iteration before it to the end of the second after it, less one iteration."""
+    moved, *others = (_ends(written[name]) for name in (_MOVED, *_COMPANIONS))
+    usual_s = median([b[1] - a[1] for a, b in pairwise(moved) if a[0] == b[0]] or [0.0])
+    found = []
+    for before, after in pairwise(moved):
+        if before[0] == after[0] or after[1] + 3.0 > time.time():
+            continue
+        lost = []
+        for ends in others:
+            steps = [(a, b) for (_, a), (_, b) in pairwise(ends)]
+            usual = median([b - a for a, b in steps])
+            near = [b - a for a, b in steps if before[1] - 1.0 < b and a < after[1] + 1.0]
+            lost.append(max(near, default=0.0) / usual - 1)
+        found.append({"stood_still_s": after[1] - before[1] - usual_s, "companions_lost": max(lost)})
+    return found
+
+
+def _ends(path: Path) -> list[tuple[int, float]]:
+    """Attempt and time of each iteration's end."""
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [(int(of[0]), float(of[2])) for line in lines if line.endswith("\n") and (of := line.split())]
+
+
+def text(found: dict[str, Any]) -> list[str]:
+    """As a table."""
+    title = "REGROUP: a job moves to other hosts, beside companions that stay"
+    if "not_measured" in found:
+        return [title, f"  not measured: {found['not_measured']}"]
+    title += f" (goal: within {_GOAL_S:g} s, and companions lose less than one iteration)"
+    stood, lost = ([move[of] for move in found["moves"]] for of in ("stood_still_s", "companions_lost"))
+    rows = [
+        (
+            f"{found['mb']} MB of model, {len(stood)} moves", f"{median(stood):.2f}", f"{max(stood):.2f}",
+            f"{median(lost):.1f}", f"{max(lost):.1f}",
+        )
+    ]  # fmt: skip
+    titles = ("", "stands still s, median", "longest", "companions lose, iterations, median", "most")
+    return [title, *table(titles, rows)]
