@@ -18,9 +18,15 @@ while not os.path.exists(sys.argv[1]):
     print(f"\\x1b[32mepoch\\x1b[0m {epoch} loss={1 / epoch:.4f} acc={1 - 1 / (1 + epoch):.4f}", flush=True)
     time.sleep(0.1)
 """
+TRIAL = r"""
+import sys
+for epoch in (1, 2, 3):
+    print(f"epoch {epoch} acc={epoch * float(sys.argv[1]):.4f}", flush=True)
+"""
 VIEWS = {
     "/": ".queue li", "/jobs": ".virtual .row", "/jobs/net": ".story li", "/past": ".gpu.held",
-    "/submit": "#field-gpus", "/whatif": ".what-if-result table",
+    "/submit": "#field-gpus", "/whatif": ".what-if-result table", "/studies": ".studies td",
+    "/studies/sweep": ".study td",
 }  # fmt: skip
 HOSTILE = "<img src=x onerror=document.title='owned'> * [a] %2F"
 LAST_EPOCH = (
@@ -46,6 +52,7 @@ def controller(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     root = tmp_path_factory.mktemp("page")
     (root / "train.py").write_text(TRAIN)
     (root / "prints.py").write_text(PRINTS)
+    (root / "trial.py").write_text(TRIAL)
     with running(root, "--gpus", "2", "--name", "gpu-1") as found:
         submit(found, id="net", until="acc >= 100%", command=train(found, "net"), gpus=1, owner="ana")
         submit(found, id="other", command=train(found, "other"), gpus=1, owner="bob")
@@ -250,6 +257,41 @@ def test_the_past_is_run_again_under_another_policy(tab: Tab, controller: LiveCo
     assert {"net", "other"} <= {span["job"] for span in result["schedules"][0]["held"]}
     page.set_viewport_size({"width": 400, "height": 800})
     tab.awaits("document.documentElement.scrollWidth <= 400")
+
+
+@pytest.mark.slow
+def test_a_study_shows_its_trials_as_lines_curves_and_a_table(tab: Tab, controller: LiveController) -> None:
+    page = tab.page
+    said = ["--space", "rate=choice:0.1,0.2,0.25,0.3", "--space", "kind=choice:<b>x,<b>y", "--from-env"]
+    search = ["--search", "halving", "--trials", "6", "--units", "3", "--metric", "acc", "--name", "sweep"]
+    command = [sys.executable, str(controller.root / "trial.py"), "{rate}"]
+    told = controller.types(
+        "tune", *said, *search, "--gpus", "0", "--cores", "0.1", "--owner", "ana", "--out",
+        str(controller.root / "sweep"), "--json", "--", *command,
+    )  # fmt: skip
+    best = json.loads(told.stdout)["best"]
+    page.locator("h1").first.focus()
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    page.get_by_role("link", name="sweep", exact=True).click()
+    page.wait_for_selector(".study tbody tr")
+    lead = page.locator(".study .lead").inner_text()
+    assert lead.startswith(f"Best: acc 0.9, trial {best['trial']}: rate 0.3, kind <b>")
+    assert page.locator(".study .pill").inner_text().endswith("done")
+    rows = page.locator(".study tbody tr")
+    assert rows.count() == 6
+    assert rows.first.locator("td").all_inner_texts()[:2] == ["0.9", "3 of 3"]
+    # The lines are drawings: what they were drawn from is asked where the pointer is.
+    box = page.locator(".study-chart canvas").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] - 71, box["y"] + 27)
+    assert ": rate 0.3, kind <b>" in page.locator(".pointed").inner_text()
+    rows.last.locator("a").focus()
+    assert page.locator(".pointed").inner_text().startswith(f"trial {rows.last.locator('th').inner_text()}:")
+    page.set_viewport_size({"width": 400, "height": 800})
+    tab.awaits("document.documentElement.scrollWidth <= 400")
+    rows.first.locator("a").click()
+    page.wait_for_selector(".job h1")
+    assert page.locator(".job h1").inner_text() == f"sweep-{best['trial']}"
 
 
 @pytest.mark.slow

@@ -23,6 +23,12 @@ function nodes(children) {
     .map((child) => (child instanceof Node ? child : document.createTextNode(plain(String(child)))));
 }
 
+/** A table that scrolls sideways, also by keys, where it is too wide. */
+export function wideTable(label, heads, rows) {
+  return h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": label },
+    h("table", {}, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows)));
+}
+
 /** Replaces what an element holds. */
 export function fill(element, ...children) {
   element.replaceChildren(...nodes(children));

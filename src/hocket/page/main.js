@@ -8,6 +8,7 @@ import { Overview } from "./overview.js";
 import { Past } from "./past.js";
 import { isRecorded, loadRecording } from "./recording.js";
 import { SignIn } from "./sign_in.js";
+import { Studies, StudyView } from "./studies.js";
 import { Store } from "./store.js";
 import { Submit } from "./submit.js";
 import { countFromZero, number, plain } from "./text.js";
@@ -16,7 +17,7 @@ import { WhatIf } from "./what_if.js";
 const app = document.getElementById("app");
 const THEMES = ["auto", "light", "dark"];
 const KEYS = [
-  ["g o", "Overview"], ["g j", "Jobs"], ["g p", "Back in time"], ["g w", "What if"], ["/", "Filter jobs"], ["j k ↑ ↓", "Move in a list"], ["x", "Select a job"], ["n", "Submit a job"],
+  ["g o", "Overview"], ["g j", "Jobs"], ["g p", "Back in time"], ["g w", "What if"], ["g s", "Studies"], ["/", "Filter jobs"], ["j k ↑ ↓", "Move in a list"], ["x", "Select a job"], ["n", "Submit a job"],
   ["Enter", "Open a job"], ["← →", "Move in time: on the lanes, and from decision to decision in the past"], ["t", "Light or dark"], ["?", "This list"],
 ];
 
@@ -27,7 +28,7 @@ let frame = null;
 let before = ""; // the key that was pressed before
 
 function frameOf() {
-  const links = { overview: h("a", { href: "#/" }, "Overview"), jobs: h("a", { href: "#/jobs" }, "Jobs"), past: h("a", { href: "#/past" }, "Past"), whatif: isRecorded ? null : h("a", { href: "#/whatif" }, "What if") };
+  const links = { overview: h("a", { href: "#/" }, "Overview"), jobs: h("a", { href: "#/jobs" }, "Jobs"), past: h("a", { href: "#/past" }, "Past"), whatif: isRecorded ? null : h("a", { href: "#/whatif" }, "What if"), studies: isRecorded ? null : h("a", { href: "#/studies" }, "Studies") };
   const policy = h("span", { class: "muted small policy" });
   const caller = h("span", { class: "muted small caller" });
   const connection = h("span", { class: "connection", role: "status" });
@@ -58,6 +59,7 @@ function route() {
   const [first, ...rest] = path.split("/");
   if (first === "jobs" && rest.length) return ["jobs", () => new JobView(store, decoded(rest.join("/")))];
   if (first === "jobs") return ["jobs", () => new Jobs(store, new URLSearchParams(query))];
+  if (first === "studies" && !isRecorded) return ["studies", () => (rest.length ? new StudyView(store, decoded(rest.join("/"))) : new Studies(store))];
   if (first === "whatif" && !isRecorded) return ["whatif", () => new WhatIf(store)];
   if (first === "submit" && !isRecorded) return ["jobs", () => new Submit(store)];
   if (first === "past") return ["past", () => new Past(store, /^[0-9]+$/.test(rest[0] ?? "") ? Number(rest[0]) : null)];
@@ -148,6 +150,7 @@ function onKey(event) {
   else if (pair === "g j") location.hash = "#/jobs";
   else if (pair === "g p") location.hash = "#/past";
   else if (pair === "g w" && !isRecorded) location.hash = "#/whatif";
+  else if (pair === "g s" && !isRecorded) location.hash = "#/studies";
   else if (event.key === "n" && !isRecorded) {
     location.hash = "#/submit";
     event.preventDefault(); // else it is typed into the form

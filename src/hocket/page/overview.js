@@ -138,7 +138,8 @@ export class Overview {
     fill(this.owners, shown.map((owner) => {
       const held = gpus.get(owner.id) ?? 0;
       const fair = weights ? owner.weight / weights : 0;
-      const bar = h("div", { class: `bar hue-${hueOf(owner.id)}`, role: "img", "aria-label": `${held} of ${total} GPUs, a fair share is ${(fair * total).toFixed(1)}` }, h("i", {}), h("b", {}));
+      const bar = h("div", { class: "bar", role: "img", "aria-label": `${held} of ${total} GPUs, a fair share is ${(fair * total).toFixed(1)}` }, h("i", {}), h("b", {}));
+      bar.firstChild.style.background = `var(--hue-${hueOf(owner.id)})`;
       bar.firstChild.style.width = `${total ? (100 * held) / total : 0}%`;
       bar.lastChild.style.left = `${100 * fair}%`;
       const limit = owner.max_gpus ? ` of at most ${owner.max_gpus}` : "";

@@ -282,6 +282,8 @@ function showNode(element, { node, held }) {
   fill(cells, node.gpus.map((_gpu, index) => {
     const jobs = held.get(index) ?? [];
     const said = jobs.length ? jobs.join(" + ") : "free";
-    return h("span", { class: `gpu ${jobs.length ? `held hue-bg-${hueOf(jobs[0])}` : ""}`, title: `GPU ${index}: ${said}` }, jobs.length ? said : "–");
+    const cell = h("span", { class: `gpu ${jobs.length ? "held" : ""}`, title: `GPU ${index}: ${said}` }, jobs.length ? said : "–");
+    if (jobs.length) cell.style.background = `var(--hue-${hueOf(jobs[0])})`;
+    return cell;
   }));
 }

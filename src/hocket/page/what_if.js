@@ -1,7 +1,7 @@
 // What another policy would have done with the recorded past: both schedules beneath each other, and how they differ.
 
 import { call, get, post } from "./api.js";
-import { fill, h, notice, setText } from "./dom.js";
+import { fill, h, notice, setText, wideTable } from "./dom.js";
 import { Lanes } from "./lanes.js";
 import { duration, number } from "./text.js";
 
@@ -154,25 +154,22 @@ export class WhatIf {
       this.result,
       h("section", { class: "card", "aria-labelledby": "what-if-table" },
         h("header", {}, h("h2", { id: "what-if-table" }, "In numbers")),
-        h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Table" }, h("table", {},
-          h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Run"), COLUMNS.map(([label]) => h("th", { scope: "col" }, label)))),
-          h("tbody", {}, result.rows.map((row) => h("tr", {}, h("th", { scope: "row" }, row.label), COLUMNS.map(([, name, words]) => h("td", {}, words(row[name]))))),
-            h("tr", {}, h("th", { scope: "row" }, "Difference to the record"), COLUMNS.map(([, name, , sign]) => {
-              const [text, kind] = differs(name, sign);
-              return h("td", { class: kind }, text, kind ? h("span", { class: "unseen" }, ` (${kind})`) : null);
-            }))))),
+        wideTable("Table", ["Run", ...COLUMNS.map(([label]) => label)], [
+          result.rows.map((row) => h("tr", {}, h("th", { scope: "row" }, row.label), COLUMNS.map(([, name, words]) => h("td", {}, words(row[name]))))),
+          h("tr", {}, h("th", { scope: "row" }, "Difference to the record"), COLUMNS.map(([, name, , sign]) => {
+            const [text, kind] = differs(name, sign);
+            return h("td", { class: kind }, text, kind ? h("span", { class: "unseen" }, ` (${kind})`) : null);
+          }))]),
         h("p", { class: "band" }, sentence),
         isSame ? null : h("p", { class: "muted small" }, `The difference is over the ${number(in_both.jobs)} jobs that ended in both; the other numbers are of different jobs.`),
         h("ul", { class: "notes" }, result.notes.map((note) => h("li", {}, note)))),
       result.schedules.map(({ label }, n) => h("section", { class: "card devices", "aria-label": label }, h("header", {}, h("h2", {}, label)), this.lanes[n].element)),
       h("section", { class: "card" }, h("header", {}, h("h2", {}, "Jobs that differ most")),
-        h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Jobs that differ most" }, h("table", {},
-          h("thead", {}, h("tr", {}, ["Job", "Owner", "Recorded", "What if", "Difference"].map((label) => h("th", { scope: "col" }, label)))),
-          h("tbody", {}, result.jobs.map(({ id, owner, recorded_s, whatif_s }) => {
-            const [text, kind] = difference(whatif_s, recorded_s, -1);
-            return h("tr", {}, h("th", { scope: "row" }, h("a", { href: `#/jobs/${encodeURIComponent(id)}` }, id)), h("td", {}, owner || "–"), h("td", {}, duration(recorded_s)), h("td", {}, duration(whatif_s)),
-              h("td", { class: kind }, text, kind ? h("span", { class: "unseen" }, ` (${kind})`) : null));
-          }))))),
+        wideTable("Jobs that differ most", ["Job", "Owner", "Recorded", "What if", "Difference"], result.jobs.map(({ id, owner, recorded_s, whatif_s }) => {
+          const [text, kind] = difference(whatif_s, recorded_s, -1);
+          return h("tr", {}, h("th", { scope: "row" }, h("a", { href: `#/jobs/${encodeURIComponent(id)}` }, id)), h("td", {}, owner || "–"), h("td", {}, duration(recorded_s)), h("td", {}, duration(whatif_s)),
+            h("td", { class: kind }, text, kind ? h("span", { class: "unseen" }, ` (${kind})`) : null));
+        }))),
     );
     for (const lanes of this.lanes) lanes.draw();
   }

@@ -53,6 +53,8 @@ from hocket.service.page_sessions import PageSessions
 from hocket.service.permissions import Permissions
 from hocket.service.request_guard import IS_VALID, RequestGuard
 from hocket.service.secret_store import KeyFile, SecretStore
+from hocket.service.studies import Studies
+from hocket.service.study_calls import add_studies
 from hocket.service.submission_calls import add_submission
 from hocket.service.tokens import Role, Token, TokenError, Tokens, TokenSpec, read_token_spec, token_row
 from hocket.service.visibility import sees_all_rows, visible_job, visible_row, visible_why
@@ -146,6 +148,7 @@ def make_app(
     _add_metrics(app, metrics)
     add_history(app, history)
     add_whatif(app, api, whatif)
+    add_studies(app, api, Studies(engine.journal, engine.executor))
     _add_tokens(app, api)
     add_page(app, api, sessions)
     add_agents(app, api)

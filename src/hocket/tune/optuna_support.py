@@ -5,7 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
+from math import isfinite
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from hocket.tune.definition import StudyError
 from hocket.tune.outcome import StudyOutcome
@@ -88,6 +91,30 @@ def export(outcome: StudyOutcome, url: str) -> int:
         is_complete = trial.units * of.unit_steps == of.most_steps
         study.add_trial(frozen(trial, _domains(outcome, trial), values, is_complete))
     return len(told)
+
+
+def importances(outcome: StudyOutcome, units: int) -> dict[str, float]:
+    """By PED-ANOVA: how much each hyperparameter matters for being among the best after so many units, the most first.
+
+    Empty where nothing can be said: all results are the same, or no hyperparameter is one of all trials.
+    """
+    import optuna
+
+    of = outcome.definition
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="maximize" if of.goal == "max" else "minimize")
+    for trial in outcome.trials:
+        if (result := trial.result_at(units)) is not None:
+            values = {units: result.metrics[of.metric]}
+            study.add_trial(frozen(replace(trial, failed=""), _domains(outcome, trial), values, True))
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+    try:
+        with warnings.catch_warnings():  # That it is new, and that trials may be alike, is nothing to tell a user.
+            warnings.simplefilter("ignore")
+            found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    except (ValueError, RuntimeError):
+        return {}
+    return {name: float(share) for name, share in found.items() if isfinite(share)}
 
 
 def _domains(outcome: StudyOutcome, trial: Trial) -> dict[str, Domain]:

@@ -76,6 +76,8 @@ MAY = {
     "GET /v1/health": "auwr", "GET /openapi.json": "auwr", "GET /v1/token": "auwr", "GET /metrics": "au-r",
     "GET /v1/job-fields": "au-r", "GET /v1/policies": "au-r", "GET /v1/whatif": "au-r",
     "POST /v1/whatif": "au--", "DELETE /v1/whatif": "au--",
+    "GET /v1/studies": "au-r", "GET /v1/studies/{study:text}": "au-r",
+    "PUT /v1/studies/{study:text}": "au--", "DELETE /v1/studies/{study:text}": "au--",
     "GET /v1/jobs": "au-r", "GET /v1/jobs/{job_id:path}": "au-r", "GET /v1/jobs/{job_id:path}/why": "au-r",
     "GET /v1/owners": "au-r", "GET /v1/nodes": "au-r", "GET /v1/status": "au-r", "GET /v1/events": "au-r",
     "GET /v1/at": "au-r", "GET /v1/at/{cycle}": "au-r", "GET /v1/cycles": "au-r",
@@ -99,7 +101,7 @@ SIGN_IN = "POST /v1/page/session"  # It looks for a token in its body.
 OPEN = ("GET /v1/health", "GET /", "GET /page/{name:path}")  # without a token
 FILLED = {
     "{name:path}": "main.js", "{job_id:path}": "a", "{owner_id:text}": "ana", "{node:text}": "nowhere",
-    "{name:text}": "none", "{cycle}": "1", "{digest}": "0" * 64, "{offset}": "0",
+    "{name:text}": "none", "{cycle}": "1", "{digest}": "0" * 64, "{offset}": "0", "{study:text}": "sweep",
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import typer
 
 from hocket.cli.live.client import ControllerRefused
 from hocket.cli.live.job_rows import ListedJob, job_path, row_in, rows
+from hocket.cli.live.study_reports import StudyReports
 from hocket.cli.live.submission import BATCH
 from hocket.cli.live.waiting import patiently
 from hocket.model.criterion import Epochs, Steps
@@ -44,6 +45,8 @@ class JobTuner:
     def __init__(self, client: Client, study: JobStudy, describe: Describe, show: Callable[[float], None]) -> None:
         self._client, self._study, self._describe, self._show = client, study, describe, show
         self._asked: dict[str, Ask] = {}  # job → what this process asked of it last
+        self._reports = StudyReports(client, study)
+        self._untold = True  # something happened that the controller was not told of
         self._said: set[tuple[int, str]] = set()  # warnings that were given, by trial and kind
 
     def run(self) -> None:
@@ -61,8 +64,12 @@ class JobTuner:
                 raise
             self._show(self._units_done(live))
             if self._study.is_done and not asked:
+                self._reports.tell("done" if self._study.trials.best is not None else "failed")
                 return
             happened = asked or self._study.outcome.steps > before
+            self._untold |= happened
+            if self._reports.tell("running", self._untold):
+                self._untold = False
             pause_s = _FIRST_S if happened else min(pause_s * 1.3, _LAST_S)
             time.sleep(pause_s)
 
@@ -73,12 +80,14 @@ class JobTuner:
             return
         self._study.give_up(why)
         self._reconcile(self._live(), {})
+        self._reports.tell("failed")
 
     def pause(self) -> int:
         """Pause what runs; how many trials were not over."""
         names = {self._study.job_name(t.number) for t in self._study.under_way}
         there = [name for name in self._live() if name in names]
         self._wish("pause", there)
+        self._reports.tell("paused")
         return len(there)
 
     # -- looks --------------------------------------------------------------------------------------------------
