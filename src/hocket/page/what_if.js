@@ -124,12 +124,15 @@ export class WhatIf {
       setText(this.status, error.message);
     }
     if (this.isClosed) return;
-    this._isRunning = run?.state === "running";
-    this.cancel.hidden = this.bar.hidden = !this._isRunning;
+    const isRunning = run?.state === "running";
+    const { token } = this.store;
+    this._isRunning = isRunning && run.by === token?.name; // The run of another token does not keep this one from its own.
+    this.cancel.hidden = !isRunning || !(this._isRunning || token?.role === "admin");
+    this.bar.hidden = !isRunning;
     this.update();
     if (run === null || run.state === "none") return;
-    const which = `${run.policy} over ${run.days ? `${number(run.days)} d` : "all that is kept"}`;
-    if (this._isRunning) {
+    const which = `${run.policy} over ${run.days ? `${number(run.days)} d` : "all that is kept"}${run.by === token?.name ? "" : `, by ${run.by}`}`;
+    if (isRunning) {
       this.bar.value = run.of ? (run.done + 0.5) / run.of : 0.05;
       setText(this.status, `${which}: ${run.what || "starts"}…`);
       this._timer = setTimeout(() => this._look(), EVERY_MS);

@@ -7,6 +7,7 @@ the result or an error. So neither a policy nor a long simulation holds up a con
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -43,6 +44,8 @@ class WhatIfRequest(Struct, frozen=True):
     policy: str
     params: dict[str, Any] = {}
     since_s: float | None = None  # from when on; None: from the first cycle that is kept
+    archives: str = ""  # folder of cycles that were removed from the journal; empty: there is none
+    limit_mib: int = 0  # of memory; 0: any
 
 
 Say = Callable[[int, str], None]  # how many steps are done, and what comes next
@@ -52,7 +55,7 @@ def what_if(request: WhatIfRequest, say: Say) -> dict[str, Any]:
     """Both schedules and their differences. Raises JournalError, PolicyError, UnknownPolicy and ValueError."""
     other = find(request.policy).bound(request.params)
     say(0, "reads the journal")
-    history = open_history(request.store)
+    history = _history(request)
     try:
         cycles = sound_cycles(history.name, history, first_cycle(history))
         header, begun, rest = _since(history, list(cycles), request.since_s)
@@ -81,7 +84,7 @@ def what_if(request: WhatIfRequest, say: Say) -> dict[str, Any]:
         ],
         "band": band(recorded, same.account),
         "in_both": _in_both(recorded, changed.account),
-        "notes": list(_notes(rebuilt, request.policy, changed.extrapolated)),
+        "notes": [*_beginning(history, request), *_notes(rebuilt, request.policy, changed.extrapolated)],
         "nodes": [_node(node) for node in rebuilt.workload.nodes],
         "range_s": [
             recorded.began_s,
@@ -93,6 +96,20 @@ def what_if(request: WhatIfRequest, say: Say) -> dict[str, Any]:
         ],
         "jobs": _differences(recorded, changed.account),
     }
+
+
+def _history(request: WhatIfRequest) -> CycleHistory:
+    """The journal; with its archives if what is asked for begins before it, and they lead up to it."""
+    history = open_history(request.store, request.archives or None)
+    begun = history.beginning
+    is_enough = begun is None or (request.since_s is not None and begun.at_s <= request.since_s)
+    if is_enough or not request.archives:
+        return history
+    history.close()
+    try:
+        return open_history(request.store, request.archives, everything=True)
+    except JournalError:  # Nothing in the archive leads up to the journal: it is all that is kept.
+        return open_history(request.store, request.archives)
 
 
 def _since(
@@ -131,6 +148,14 @@ def _row(label: str, found: Summary) -> dict[str, Any]:
         "deadlines_met": found.deadlines_met,
         "accuracies_met": found.accuracies_met,
     }
+
+
+def _beginning(history: CycleHistory, request: WhatIfRequest) -> list[str]:
+    """Whether less is kept than was asked for."""
+    begun = history.beginning
+    if begun is None or (request.since_s is not None and begun.at_s <= request.since_s):
+        return []
+    return [f"begins with cycle {begun.number + 1:,}: earlier ones are kept neither in the journal nor in an archive"]
 
 
 def _notes(rebuilt: Rebuilt, policy: str, extrapolated: dict[str, Any]) -> list[str]:
@@ -210,10 +235,14 @@ def main() -> None:
 
     with suppress(BrokenPipeError, KeyboardInterrupt):
         request = msgspec.json.decode(sys.stdin.buffer.readline(), type=WhatIfRequest)
+        if request.limit_mib:
+            resource.setrlimit(resource.RLIMIT_AS, (request.limit_mib << 20, request.limit_mib << 20))
         try:
             write({"result": what_if(request, lambda done, what: write({"done": done, "of": STEPS, "what": what}))})
         except (JournalError, PolicyError, UnknownPolicy, ValueError) as error:
             write({"error": str(error)})
+        except MemoryError:
+            write({"error": f"it needs more than {request.limit_mib:,} MiB of memory: choose fewer days"})
         except Exception as error:  # A policy may raise anything.
             write({"error": f"policy '{request.policy}' broke: {type(error).__name__}: {error}"})
 

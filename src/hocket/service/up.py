@@ -124,7 +124,7 @@ class Up:
         hosts, metrics = HostNames(names), Metrics(self.engine)
         source = HistorySource(store, keep.archive, str(home.history))
         self._history = HistoryProcess(source, lambda: self.engine.cycles)
-        self._whatif = WhatIfRuns(store)
+        self._whatif = WhatIfRuns(store, keep.archive)
         app = make_app(
             self.engine, home.token, self.leave, protect_s,
             notify_commands=notify_commands, local_commands=self._listening.is_local,

@@ -27,9 +27,9 @@ def add_whatif(app: FastAPI, api: Api, runs: WhatIfRuns | None) -> None:
         return answer({"policies": [_policy(name) for name in policies()]})
 
     @app.get("/v1/whatif")
-    def last() -> Response:
-        """The last run: how far it is, and what came of it."""
-        return answer(_told(there().run))
+    def last(request: Request) -> Response:
+        """The caller's last run, or the last of all: how far it is, and what came of it."""
+        return answer(_told(there().run_of(caller(request))))
 
     @app.post("/v1/whatif", openapi_extra=body_of(schema_of(WhatIfSpec)))
     async def begin(request: Request) -> Response:
@@ -47,11 +47,13 @@ def add_whatif(app: FastAPI, api: Api, runs: WhatIfRuns | None) -> None:
 
     @app.delete("/v1/whatif")
     async def cancel(request: Request) -> Response:
-        """Cancel the run that is under way."""
-        token, run = caller(request), there().run
+        """Cancel the run that `GET` tells of."""
+        token = caller(request)
+        run = there().run_of(token)
         if run is not None and not token.is_admin and run.by != token.name:
             raise ApiError(403, f"the run is of token '{run.by}', and this is token '{token.name}'")
-        there().cancel()
+        if run is not None:
+            there().cancel(run)
         return answer(_told(run))
 
 

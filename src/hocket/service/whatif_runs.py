@@ -1,4 +1,4 @@
-"""What another policy would have done with the journal's past: one run at a time, in a process of its own."""
+"""What another policy would have done with the journal's past: one run of a token at a time, each in its process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from threading import Lock, Thread
+from threading import Lock, Thread, Timer
 from typing import Annotated, Any
 
 import msgspec
@@ -16,7 +16,11 @@ from hocket.service.tokens import Token
 
 # By name: what makes reports is not for the service to import, and runs elsewhere anyway.
 _COMMAND = (sys.executable, "-P", "-m", "hocket.reports.whatif_worker")
-_LINE_LIMIT = 256 << 20  # bytes of a result
+_LINE_LIMIT = 64 << 20  # bytes of a result
+AT_ONCE = 2  # runs of all tokens together: each takes a core
+MOST_KEPT = 20  # runs whose result is kept: of more tokens, the oldest go
+LIMIT_S = 900.0  # that a run may take
+LIMIT_MIB = 4096  # and its memory
 
 
 class WhatIfSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,7 +32,7 @@ class WhatIfSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Busy(RuntimeError):
-    """Another run is under way."""
+    """Another run is under way, or too many."""
 
 
 class WhatIfRun(Struct):
@@ -47,57 +51,96 @@ class WhatIfRun(Struct):
 
 
 class WhatIfRuns:
-    """For any thread."""
+    """The last run of each token. For any thread."""
 
-    def __init__(self, store: str, command: Sequence[str] = _COMMAND) -> None:
-        self._store, self._command = store, command
+    def __init__(
+        self, store: str, archives: str = "", command: Sequence[str] = _COMMAND, limit_s: float = LIMIT_S
+    ) -> None:
+        """`archives` is the folder of cycles that were removed from the journal, if there is one."""
+        self._store, self._archives, self._command, self._limit_s = store, archives, command, limit_s
         self._lock = Lock()
-        self._run: WhatIfRun | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._runs: dict[str, WhatIfRun] = {}  # by token, the last that was begun last
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}  # of runs that are under way
 
-    @property
-    def run(self) -> WhatIfRun | None:
-        """The last one."""
-        return self._run
+    def run_of(self, token: Token) -> WhatIfRun | None:
+        """The last one of a token; of one that has none, the last of all."""
+        with self._lock:
+            return self._runs.get(token.name) or next(reversed(self._runs.values()), None)
 
     def begin(self, spec: WhatIfSpec, now_s: float, token: Token) -> WhatIfRun:
-        """Begin a run, in the place of the last one. Raises Busy, OSError."""
+        """Begin a run, in the place of the token's last one. Raises Busy, OSError."""
         with self._lock:
-            if self._run is not None and self._run.state == "running":
-                raise Busy(f"a run under {self._run.policy} is under way, of token '{self._run.by}'; cancel it first")
+            under_way = [run for run in self._runs.values() if run.state == "running"]
+            for run in under_way:
+                if run.by == token.name:
+                    raise Busy(f"a run under {run.policy} is under way, of token '{run.by}'; cancel it first")
+            if len(under_way) >= AT_ONCE:
+                by = " and ".join(f"'{run.by}'" for run in under_way)
+                raise Busy(f"{len(under_way)} runs are under way, of tokens {by}, and no more are run at once")
             since_s = None if spec.days is None else now_s - spec.days * 86_400.0
-            asked = {"store": self._store, "policy": spec.policy, "params": spec.params, "since_s": since_s}
+            asked = {
+                "store": self._store, "archives": self._archives, "policy": spec.policy, "params": spec.params,
+                "since_s": since_s, "limit_mib": LIMIT_MIB,
+            }  # fmt: skip
             process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert process.stdin is not None
             with suppress(BrokenPipeError):  # Then it has ended, and that is told.
                 process.stdin.write(msgspec.json.encode(asked) + b"\n")
                 process.stdin.close()
-            run = self._run = WhatIfRun("running", spec.policy, spec.params, spec.days, token.name)
-            self._process = process
+            run = WhatIfRun("running", spec.policy, spec.params, spec.days, token.name)
+            self._runs.pop(token.name, None)
+            self._runs[token.name] = run
+            self._processes[token.name] = process
+            over = [name for name, other in self._runs.items() if other.state != "running"]
+            for name in over[: max(0, len(self._runs) - MOST_KEPT)]:
+                del self._runs[name]
             Thread(target=self._follow, args=(run, process), name="whatif", daemon=True).start()
             return run
 
-    def cancel(self) -> None:
-        """End the run, if one is under way."""
+    def cancel(self, run: WhatIfRun) -> None:
+        """End a run, if it is under way."""
         with self._lock:
-            if self._run is not None and self._run.state == "running":
-                self._run.state = "cancelled"
-            if self._process is not None:
-                self._process.kill()
+            self._end(run, "cancelled", "")
 
-    close = cancel
+    def close(self) -> None:
+        """End all."""
+        with self._lock:
+            for run in self._runs.values():
+                self._end(run, "cancelled", "")
+
+    def _end(self, run: WhatIfRun, state: str, error: str) -> None:
+        if run.state == "running":
+            run.state, run.error = state, error
+            self._processes[run.by].kill()
 
     def _follow(self, run: WhatIfRun, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
+        timer = Timer(self._limit_s, self._stop_late, [run])
+        timer.daemon = True
+        timer.start()
         with process.stdout as lines:
             while line := lines.readline(_LINE_LIMIT):
-                told = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+                try:
+                    told = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+                except msgspec.DecodeError:  # It is cut off.
+                    with self._lock:
+                        self._end(
+                            run, "failed", f"its result is longer than {_LINE_LIMIT >> 20} MiB: choose fewer days"
+                        )
+                    break
                 with self._lock:
                     self._take(run, told)
         code = process.wait()
+        timer.cancel()
         with self._lock:
             if run.state == "running":
                 run.state, run.error = "failed", f"its process ended with code {code}"
+            if self._processes.get(run.by) is process:
+                del self._processes[run.by]
+
+    def _stop_late(self, run: WhatIfRun) -> None:
+        with self._lock:
+            self._end(run, "failed", f"it took longer than {self._limit_s:g} s: choose fewer days, or another policy")
 
     def _take(self, run: WhatIfRun, told: dict[str, msgspec.Raw]) -> None:
         if run.state != "running":

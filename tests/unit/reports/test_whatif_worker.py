@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +15,11 @@ from typing import Any
 import pytest
 from tests.unit.cli.typed import hocket
 
-from hocket.control.journal import open_to_read
+from hocket.control.journal import SqliteJournal, open_to_read
 from hocket.model.event import JobSubmitted
 from hocket.reports import whatif_worker
 from hocket.reports.whatif_worker import WhatIfRequest, what_if
+from hocket.service.compaction import compact
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +76,6 @@ def test_of_a_live_journal_only_the_time_that_is_asked_for_is_run(tmp_path: Path
     kept.close()
     from msgspec.structs import replace
 
-    from hocket.control.journal import SqliteJournal
     from hocket.model.event import NodeJoined
 
     # As a controller writes it: nodes join, and times are those of the day.
@@ -104,6 +107,31 @@ def _later(cycle: Any, by_s: float) -> Any:
         plan = replace(plan, wake=wake, reviews={job: at_s + by_s for job, at_s in plan.reviews.items()})
     events = tuple(replace(event, at_s=event.at_s + by_s) for event in cycle.events)
     return replace(cycle, at_s=cycle.at_s + by_s, events=events, plan=plan)
+
+
+def test_cycles_in_the_archive_are_run_again_too(tmp_path: Path, journal: str) -> None:
+    store, archive = tmp_path / "run.db", tmp_path / "archive"
+    shutil.copy(journal, store)
+    with closing(SqliteJournal(store, goes_on=True)) as kept:
+        middle_s = next(cycle.at_s for n, cycle in enumerate(kept, 1) if n == len(kept) // 2)
+        compact(kept, len(kept) // 2, str(archive), lambda _s: None)
+    whole = what_if(WhatIfRequest(str(store), "fair", archives=str(archive)), silent)
+    assert whole["rows"] == what_if(WhatIfRequest(journal, "fair"), silent)["rows"]
+    assert not any("earlier ones" in note for note in whole["notes"])
+    rest = what_if(WhatIfRequest(str(store), "fair"), silent)
+    assert rest["rows"][0]["jobs"] < 61
+    assert any("earlier ones are kept neither" in note for note in rest["notes"])
+    late = what_if(WhatIfRequest(str(store), "fair", since_s=middle_s + 60, archives=str(archive)), silent)
+    assert not any("earlier ones" in note for note in late["notes"]), "all that was asked for is there"
+    shutil.rmtree(archive)
+    assert what_if(WhatIfRequest(str(store), "fair", archives=str(archive)), silent)["rows"] == rest["rows"]
+
+
+def test_a_run_that_needs_too_much_memory_says_so(journal: str) -> None:
+    asked = json.dumps({"store": journal, "policy": "fair", "limit_mib": 1}).encode() + b"\n"
+    command = [sys.executable, "-m", "hocket.reports.whatif_worker"]
+    told = subprocess.run(command, input=asked, capture_output=True, check=False).stdout.splitlines()
+    assert json.loads(told[-1]) == {"error": "it needs more than 1 MiB of memory: choose fewer days"}
 
 
 @pytest.mark.parametrize(

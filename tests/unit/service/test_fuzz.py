@@ -2,6 +2,8 @@
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from tests.unit.service.conftest import TOKEN
+from tests.unit.service.route_fuzz import RouteFuzz, fuzz_all
 
 schemathesis = pytest.importorskip("schemathesis")
 
@@ -32,3 +34,12 @@ def test_whatever_comes_the_answer_is_no_500(app, port):
 
         try_it()
     assert tried > 100
+
+
+def test_no_route_answers_without_a_token_or_breaks(engine, port):
+    engine.sessions.lease_s = 0.3  # A call for orders stands for a third of it.
+    fuzz = RouteFuzz(port, TOKEN)
+    fuzz_all(fuzz, 8)
+    fuzz.close()
+    assert fuzz.statuses[200] > 50, "some got past the first check"
+    assert fuzz.statuses[401] > 100

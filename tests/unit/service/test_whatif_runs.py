@@ -1,4 +1,4 @@
-"""`/v1/whatif`: one run at a time, in a process of its own, which can be cancelled."""
+"""`/v1/whatif`: one run of a token at a time, in a process of its own, within limits, which can be cancelled."""
 
 import sys
 import time
@@ -27,7 +27,7 @@ def go_on(tmp_path):
 @pytest.fixture
 def runs(tmp_path, go_on):
     (tmp_path / "slow.py").write_text(SLOW)
-    found = WhatIfRuns("the-store", [sys.executable, str(tmp_path / "slow.py"), str(go_on)])
+    found = WhatIfRuns("the-store", "the-archive", [sys.executable, str(tmp_path / "slow.py"), str(go_on)])
     yield found
     found.close()
 
@@ -66,11 +66,45 @@ def test_a_run_is_cancelled_by_its_own_user_or_an_admin(client, with_token, runs
     ana, bob = with_token("user", "ana", owner="ana"), with_token("user", "bob", owner="bob")
     assert ana.post("/v1/whatif", {"policy": "fair"}).status == 200
     assert bob.call("DELETE", "/v1/whatif").status == 403
-    process = runs._process
+    process = runs._processes["ana"]
     assert process.poll() is None
     assert ana.call("DELETE", "/v1/whatif").status == 200
     assert client.get("/v1/whatif").json()["state"] == "cancelled"
     process.wait(60)
+
+
+def test_each_token_has_its_run_and_all_together_few(with_token, go_on):
+    ana, bob, cleo = (with_token("user", name, owner=name) for name in ("ana", "bob", "cleo"))
+    assert ana.post("/v1/whatif", {"policy": "fair"}).status == 200
+    assert "cancel it first" in ana.post("/v1/whatif", {"policy": "fifo"}).json()["error"]
+    assert bob.post("/v1/whatif", {"policy": "fifo"}).status == 200
+    refused = cleo.post("/v1/whatif", {"policy": "las"})
+    assert refused.status == 409
+    assert "of tokens 'ana' and 'bob'" in refused.json()["error"]
+    assert [each.get("/v1/whatif").json()["by"] for each in (ana, bob, cleo)] == ["ana", "bob", "bob"]
+    assert cleo.call("DELETE", "/v1/whatif").status == 403
+    assert bob.call("DELETE", "/v1/whatif").json()["state"] == "cancelled"
+    assert ana.get("/v1/whatif").json()["state"] == "running"
+    assert cleo.post("/v1/whatif", {"policy": "las"}).status == 200
+    go_on.touch()
+    assert awaited(ana, lambda run: run["state"] == "done")["policy"] == "fair"
+
+
+def test_a_run_that_takes_too_long_is_ended(client, runs):
+    runs._limit_s = 0.2
+    assert client.post("/v1/whatif", {"policy": "fair"}).status == 200
+    process = runs._processes["home"]
+    found = awaited(client, lambda run: run["state"] != "running")
+    assert (found["state"], found["error"]) == (
+        "failed", "it took longer than 0.2 s: choose fewer days, or another policy",
+    )  # fmt: skip
+    process.wait(60)
+
+
+def test_a_run_whose_result_is_too_long_is_ended(client, monkeypatch):
+    monkeypatch.setattr("hocket.service.whatif_runs._LINE_LIMIT", 10)
+    assert client.post("/v1/whatif", {"policy": "fair"}).status == 200
+    assert "its result is longer" in awaited(client, lambda run: run["state"] != "running")["error"]
 
 
 @pytest.mark.parametrize(
