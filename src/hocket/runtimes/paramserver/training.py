@@ -176,7 +176,7 @@ class _Run:
         self.iteration = 0
         self.objective: float | None = None
         self.times = PhaseTimes()
-        self.moving_s = 0.0  # in PULL and PUSH of this iteration
+        self.sent_s: float | None = 0.0  # for so long something was on its way to other hosts
         self.checkpoints = CheckpointFolder(folder) if folder is not None else None
         self.saved_iteration = -1  # the last that is in a checkpoint
         self.saved_s = time.monotonic()
@@ -285,8 +285,11 @@ class _Run:
                 times += evaluated
             began += times
             epoch_times += times
-            leave = self.turns.iteration_done(self.iteration, times.pull_s, times.comp_s, times.push_s, self.moving_s)
-            self.moving_s = 0.0
+            sending_s, before_s = self.group.sending_s(), self.sent_s
+            self.sent_s = sending_s
+            if sending_s is not None and before_s is not None:
+                sending_s -= before_s
+            leave = self.turns.iteration_done(self.iteration, times.pull_s, times.comp_s, times.push_s, sending_s)
             if self.group.host == 0:
                 now_s = time.monotonic()
                 if not within:
@@ -336,7 +339,6 @@ class _Run:
             turn = TimedTurn(given)
             own = self.model.push(turn)
             push_s = turn.took_s()
-        self.moving_s += turn.moving_s
         return PhaseTimes(pull_s, comp_s, push_s + self._apply(own))
 
     def _pull(self, mine: list[int], key: object, needs: Mapping[int, Mapping[str, Array | None]]) -> float:
@@ -345,7 +347,6 @@ class _Run:
         with self.turns.comm() as given:
             turn = TimedTurn(given)
             self.model.pull(self.plans[key], turn)
-            self.moving_s += turn.moving_s
             return turn.took_s()
 
     def _computed(self, i: int) -> dict[str, Array]:
