@@ -118,6 +118,29 @@ def test_training_goes_on_with_another_number_of_hosts(tmp_path: Path) -> None:
     assert first.objective == pytest.approx(alone.objective, rel=1e-9)
 
 
+def test_hosts_that_see_the_same_folder_write_and_read_their_own_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = trained(Momentum(), sparse_blocks(), epochs=6)
+
+    def not_asked(*_arguments: object) -> Any:
+        raise AssertionError("a host was asked for what the other can see")
+
+    for what in ("_rows_on", "_states_on"):
+        monkeypatch.setattr(training._Run, what, not_asked)
+    monkeypatch.setattr(training, "SavedRows", not_asked)
+
+    def run(at: LaunchVariables) -> Trained:
+        turns = _Chunked(LeaveAfter(2))
+        return train(Momentum(), sparse_blocks(), workers=1, epochs=6, turns=turns, launch=at, checkpoint=tmp_path)
+
+    assert [type(found) for found in on_hosts(3, run)] == [Paused] * 3
+    (saved,) = tmp_path.iterdir()
+    assert len(list(saved.glob("states-*.npz"))) == 3
+    first, _second = hosts_train(2, Momentum, sparse_blocks, {"checkpoint": tmp_path}, epochs=6)
+    np.testing.assert_allclose(first.model["weights"], alone.model["weights"], rtol=1e-12)
+
+
 class _Chunked:
     """Turns that count chunks."""
 
