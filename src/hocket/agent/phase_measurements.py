@@ -19,7 +19,7 @@ class PhaseMeans(Struct, frozen=True):
     iterations: int  # how many
     comp_s: float
     comm_s: float
-    link: float = 1.0  # share of COMM in which chunks were sent or received; 1 if that was not measured
+    link: float = 1.0  # share of COMM in which something was on its way to other nodes; 1 if that is not known
 
 
 class PhaseMeasurements:
@@ -27,13 +27,13 @@ class PhaseMeasurements:
 
     def __init__(self) -> None:
         self._last: int | None = None  # iteration
-        self._iterations, self._comp_s, self._comm_s, self._moving_s = 0, 0.0, 0.0, 0.0
+        self._iterations, self._comp_s, self._comm_s, self._sending_s = 0, 0.0, 0.0, 0.0
         self._reported_s = -_EVERY_S
 
     def add(self, seen: IterationMeasured, now_s: float) -> PhaseMeans | None:
         """One more iteration; what is to be reported, if it is time. Raises ValueError if it cannot be true."""
         comm_s = seen.pull_s + seen.push_s
-        times_s = (seen.pull_s, seen.comp_s, seen.push_s, *(() if seen.moving_s is None else (seen.moving_s,)))
+        times_s = (seen.pull_s, seen.comp_s, seen.push_s, *(() if seen.sending_s is None else (seen.sending_s,)))
         if not all(isfinite(t) and t >= 0 for t in times_s):
             raise ValueError(f"iteration {seen.iteration}: phases took {', '.join(f'{t:g}' for t in times_s)} s")
         is_first, self._last = self._last is None, seen.iteration
@@ -42,11 +42,11 @@ class PhaseMeasurements:
         self._iterations += 1
         self._comp_s += seen.comp_s
         self._comm_s += comm_s
-        self._moving_s += comm_s if seen.moving_s is None else min(seen.moving_s, comm_s)
+        self._sending_s += comm_s if seen.sending_s is None else min(seen.sending_s, comm_s)
         if self._iterations < _ITERATIONS or now_s - self._reported_s < _EVERY_S:
             return None
         n = self._iterations
-        link = self._moving_s / self._comm_s if self._comm_s > 0 else 1.0
+        link = self._sending_s / self._comm_s if self._comm_s > 0 else 1.0
         means = PhaseMeans(seen.iteration, n, self._comp_s / n, self._comm_s / n, link)
-        self._iterations, self._comp_s, self._comm_s, self._moving_s, self._reported_s = 0, 0.0, 0.0, 0.0, now_s
+        self._iterations, self._comp_s, self._comm_s, self._sending_s, self._reported_s = 0, 0.0, 0.0, 0.0, now_s
         return means

@@ -68,7 +68,7 @@ class IterationMeasured(Struct, frozen=True, tag="measured"):
     pull_s: float
     comp_s: float
     push_s: float
-    moving_s: float | None = None  # within `pull_s` and `push_s`: chunks were sent or received; None: not measured
+    sending_s: float | None = None  # for so long its host had something on its way to others; None: not measured
 
 
 class AreYouThere(Struct, frozen=True, tag="are-you-there"):

@@ -1,6 +1,7 @@
 """Checkpoints: one version of the whole model and of all blocks' states, in a folder that is there whole or not at all.
 
-Host 0 writes it, for all hosts: so hosts need no shared disk, and training can go on with another number of them.
+Host 0 begins and ends it. Hosts that see its folder write their own part of it there, and read theirs from it; for the
+others host 0 does so: so hosts need no shared disk, and training can go on with another number of them.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import io
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from zipfile import BadZipFile
 
 import msgspec
@@ -26,6 +28,7 @@ _FORMAT = 1
 _PREFIX = "iteration-"
 _PART = ".part"
 _MANIFEST = "manifest.json"
+_CLAIM = "being-written"  # in a checkpoint that is begun: its id
 
 
 class SavedArray(Struct, frozen=True):
@@ -47,6 +50,7 @@ class SavedProgress(Struct, frozen=True):
     objective: float | None = None  # at the end of the last epoch
     arrays: dict[str, SavedArray] = {}
     format: int = _FORMAT
+    id: str = ""  # by which hosts know that they see the same one; empty in older ones
 
 
 class SavedModel:
@@ -117,38 +121,90 @@ class CheckpointFolder:
             raise TrainingError(f"checkpoint '{newest}' has format {progress.format}; this version reads {_FORMAT}")
         return SavedModel(newest, progress)
 
-    def save(
-        self,
-        progress: SavedProgress,
-        layouts: Mapping[str, ArrayLayout],
-        shards: Callable[[str], Iterable[Array]],
-        states: Iterable[bytes],
-    ) -> Path:
-        """Write a checkpoint, and remove older ones when it is there; `shards` gives the rows of an array, in order."""
-        target = self.folder / f"{_PREFIX}{progress.iteration:09d}"
-        part = target.with_name(target.name + _PART)
-        arrays = {name: SavedArray(of.rows, of.row_shape, of.dtype.str) for name, of in layouts.items()}
+    def seen(self, id_: str) -> SavedModel | None:
+        """The newest one if it is the one with this id."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir()
-            for name, layout in layouts.items():
-                with open(part / f"{name}.npy", "wb") as file:
-                    _write_array(file, layout, shards(name))
+            newest = self.newest()
+        except TrainingError:  # It is another host's folder, or another job's.
+            return None
+        return newest if newest is not None and id_ and newest.progress.id == id_ else None
+
+    def begin(self, progress: SavedProgress, layouts: Mapping[str, ArrayLayout]) -> CheckpointPart:
+        """Begin a checkpoint: on host 0, before any host writes."""
+        part = CheckpointPart(self.folder, progress.iteration, progress.id, layouts)
+        part.create()
+        return part
+
+    def begun(self, iteration: int, id_: str, layouts: Mapping[str, ArrayLayout]) -> CheckpointPart | None:
+        """The checkpoint that host 0 has begun; None if it is not seen here."""
+        part = CheckpointPart(self.folder, iteration, id_, layouts)
+        return part if part.is_seen() else None
+
+
+class CheckpointPart:
+    """A checkpoint that is being written. Errors of the disk are TrainingErrors, and leave nothing of it."""
+
+    def __init__(self, folder: Path, iteration: int, id_: str, layouts: Mapping[str, ArrayLayout]) -> None:
+        self._folder, self._id, self._layouts = folder, id_, layouts
+        self._target = folder / f"{_PREFIX}{iteration:09d}"
+        self._part = self._target.with_name(self._target.name + _PART)
+
+    def is_seen(self) -> bool:
+        """Is it this one that is in the folder?"""
+        try:
+            return bool(self._id) and (self._part / _CLAIM).read_text(encoding="ascii") == self._id
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    def create(self) -> None:
+        """Files as long as they will be, without content."""
+        with self._written():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(self._part, ignore_errors=True)
+            self._part.mkdir()
+            for name, layout in self._layouts.items():
+                header = _array_header(layout)
+                with open(self._part / f"{name}.npy", "wb") as file:
+                    file.write(header)
+                    file.truncate(len(header) + layout.rows * layout.empty(1).nbytes)
+            _write_bytes(self._part / _CLAIM, self._id.encode())
+
+    def write(self, host: int, rows: Iterable[tuple[str, int, Array]], states: Iterable[bytes]) -> None:
+        """A host's rows, by array and the first of them, and the states of its blocks, some at a time."""
+        with self._written():
+            for name, first, values in rows:
+                layout = self._layouts[name]
+                # Not through a memory map: on a full disk that would kill the process instead of raising an error.
+                with open(self._part / f"{name}.npy", "r+b") as file:
+                    file.seek(len(_array_header(layout)) + first * layout.empty(1).nbytes)
+                    file.write(content_of(values))
+                    file.flush()
+                    os.fsync(file.fileno())
             for number, content in enumerate(states):
-                _write_bytes(part / f"states-{number}.npz", content)
-            _write_bytes(part / _MANIFEST, msgspec.json.encode(msgspec.structs.replace(progress, arrays=arrays)))
-            _sync_folder(part)
-            shutil.rmtree(target, ignore_errors=True)
-            os.rename(part, target)
-            _sync_folder(self.folder)
-        except OSError as error:
-            shutil.rmtree(part, ignore_errors=True)
-            raise TrainingError(f"checkpoint '{target}' cannot be written: {error.strerror or error}") from error
-        for path in self.folder.glob(f"{_PREFIX}*"):
-            if path != target:
+                _write_bytes(self._part / f"states-{host}-{number}.npz", content)
+
+    def finish(self, progress: SavedProgress) -> Path:
+        """All hosts have written: it is a checkpoint from now on, and older ones are removed."""
+        arrays = {name: SavedArray(of.rows, of.row_shape, of.dtype.str) for name, of in self._layouts.items()}
+        with self._written():
+            _write_bytes(self._part / _MANIFEST, msgspec.json.encode(msgspec.structs.replace(progress, arrays=arrays)))
+            (self._part / _CLAIM).unlink()
+            _sync_folder(self._part)
+            shutil.rmtree(self._target, ignore_errors=True)
+            os.rename(self._part, self._target)
+            _sync_folder(self._folder)
+        for path in self._folder.glob(f"{_PREFIX}*"):
+            if path != self._target:
                 shutil.rmtree(path, ignore_errors=True)
-        return target
+        return self._target
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            shutil.rmtree(self._part, ignore_errors=True)
+            raise TrainingError(f"checkpoint '{self._target}' cannot be written: {error.strerror or error}") from error
 
 
 def packed_states(states: Mapping[int, Mapping[str, Array]]) -> bytes:
@@ -200,17 +256,14 @@ def _unpacked(source: Path | io.BytesIO, what: str, blocks: set[int] | None = No
             raise TrainingError(f"{what} cannot be read: {error}") from error
 
 
-def _write_array(file: BinaryIO, layout: ArrayLayout, shards: Iterable[Array]) -> None:
-    # Not through a memory map: on a full disk that would kill the process instead of raising an error.
+def _array_header(layout: ArrayLayout) -> bytes:
     header = {
         "descr": np.lib.format.dtype_to_descr(layout.dtype), "fortran_order": False,
         "shape": (layout.rows, *layout.row_shape),
     }  # fmt: skip
-    np.lib.format.write_array_header_1_0(file, header)
-    for rows in shards:
-        file.write(content_of(rows))
-    file.flush()
-    os.fsync(file.fileno())
+    written = io.BytesIO()
+    np.lib.format.write_array_header_1_0(written, header)
+    return written.getvalue()
 
 
 def _write_bytes(path: Path, content: bytes) -> None:

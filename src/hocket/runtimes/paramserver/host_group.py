@@ -186,6 +186,12 @@ class HostGroup:
             case other:
                 raise LinkClosed(f"{control.name}: sent {type(other).__name__}")
 
+    def sending_s(self) -> float | None:
+        """For how long connections of this host have had something on their way, in all; None if that is not known."""
+        each = [link.sending_s() for link in [*self.links.values(), *self._served]]
+        known = [seconds for seconds in each if seconds is not None]
+        return sum(known) if len(known) == len(each) else None
+
     def fail(self, why: str) -> None:
         """Tell the others why this host ends."""
         for control in self._control.values():

@@ -9,7 +9,7 @@ import numpy as np
 from hocket.runtimes.paramserver.algorithm import Array, TrainingError, is_not_finite
 from hocket.runtimes.paramserver.host_group import HostGroup
 from hocket.runtimes.paramserver.model_shard import ModelShard, Update
-from hocket.runtimes.paramserver.phase_turns import TimedTurn
+from hocket.runtimes.paramserver.phase_turns import CommTurn
 from hocket.runtimes.paramserver.pull_plan import Plan, PulledRows
 from hocket.runtimes.paramserver.sharding import others, rows_of
 from hocket.runtimes.paramserver.wire import LinkClosed, Pull, Push, PushEnded
@@ -28,7 +28,7 @@ class HostModel:
 
     # -- PULL ----------------------------------------------------------------------------------------------------
 
-    def pull(self, plan: Plan, turn: TimedTurn) -> None:
+    def pull(self, plan: Plan, turn: CommTurn) -> None:
         """Get the rows of a plan, at the shard's version. Of arrays that are kept whole, own rows are there already."""
         self._plan, self._sums = plan, {}
         self._pulled = {}
@@ -50,7 +50,7 @@ class HostModel:
         except LinkClosed as error:
             raise TrainingError(f"a host is gone: {error}") from error
 
-    def _pull_from(self, host: int, name: str, wanted: PulledRows, turn: TimedTurn) -> None:
+    def _pull_from(self, host: int, name: str, wanted: PulledRows, turn: CommTurn) -> None:
         layout, link = self.shard.layouts[name], self._group.links[host]
         span = rows_of(layout.rows, host, self._group.hosts)
         if wanted.keys is None:
@@ -132,7 +132,7 @@ class HostModel:
 
     # -- PUSH ----------------------------------------------------------------------------------------------------
 
-    def push(self, turn: TimedTurn) -> dict[str, Update]:
+    def push(self, turn: CommTurn) -> dict[str, Update]:
         """Send the sums to the other hosts' servers; what is left for this one's."""
         try:
             for host in others(self._group.host, self._group.hosts):

@@ -119,14 +119,14 @@ class PhaseTokens:
             self._release(number)
 
     def iteration_done(
-        self, iteration: int, pull: float, comp: float, push: float, moving: float | None = None
+        self, iteration: int, pull: float, comp: float, push: float, sending: float | None = None
     ) -> bool:
         """Report how long the phases took, in seconds without waiting; True if the job is to leave its group now.
 
-        `moving` is how long chunks were sent and received, if that was measured.
+        `sending` is for how long the host had something on its way to others meanwhile, if that was measured.
         """
         if self._is_connected():
-            self._send(IterationMeasured(iteration, pull, comp, push, moving))
+            self._send(IterationMeasured(iteration, pull, comp, push, sending))
             self._take_news(0.0)
         return self._is_to_leave
 

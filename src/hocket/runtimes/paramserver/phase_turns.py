@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 _clock_s = time.perf_counter
@@ -26,18 +25,18 @@ class PhaseTurns(Protocol):
     def comm(self) -> AbstractContextManager[CommTurn]:
         """Hold the host's primary or secondary network token."""
 
-    def iteration_done(self, iteration: int, pull: float, comp: float, push: float, moving: float) -> bool:
+    def iteration_done(self, iteration: int, pull: float, comp: float, push: float, sending: float | None) -> bool:
         """Tell what an iteration took, in seconds; True: leave the group at this boundary.
 
-        `moving` is how long chunks were sent and received in `pull` and `push`.
+        `sending` is for how long the host had something on its way to others meanwhile; None: that is not known.
         """
 
 
 class TimedTurn:
-    """A turn to communicate, with how long it waited for a job that goes first, and how long it used the link."""
+    """A turn to communicate, and how long it waited for a job that goes first."""
 
     def __init__(self, turn: CommTurn) -> None:
-        self._turn, self.waited_s, self.moving_s = turn, 0.0, 0.0
+        self._turn, self.waited_s = turn, 0.0
         self._began_s = _clock_s()
 
     def between_chunks(self) -> None:
@@ -45,13 +44,6 @@ class TimedTurn:
         began_s = _clock_s()
         self._turn.between_chunks()
         self.waited_s += _clock_s() - began_s
-
-    @contextmanager
-    def moving(self) -> Iterator[None]:
-        """While a chunk is sent or received."""
-        began_s = _clock_s()
-        yield
-        self.moving_s += _clock_s() - began_s
 
     def took_s(self) -> float:
         """Since it began, without waiting."""
@@ -78,7 +70,7 @@ class NoTurns:
         return self._comm
 
     def iteration_done(
-        self, iteration: int, pull: float, comp: float, push: float, moving: float  # noqa: ARG002
+        self, iteration: int, pull: float, comp: float, push: float, sending: float | None  # noqa: ARG002
     ) -> bool:  # fmt: skip
         """There is no group to leave."""
         return False

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,7 @@ class _Run:
         self.iteration = 0
         self.objective: float | None = None
         self.times = PhaseTimes()
-        self.moving_s = 0.0  # in PULL and PUSH of this iteration
+        self.sent_s: float | None = 0.0  # for so long something was on its way to other hosts
         self.checkpoints = CheckpointFolder(folder) if folder is not None else None
         self.saved_iteration = -1  # the last that is in a checkpoint
         self.saved_s = time.monotonic()
@@ -170,10 +171,12 @@ class _Run:
         self.group.join(self.server, self.server.wake)
         saved = self.checkpoints.newest() if self.checkpoints is not None and self.group.host == 0 else None
         self.server.saved = saved
-        progress = saved and _plain(saved.progress)
+        progress = None if saved is None else _plain(saved.progress)
         told = self.group.exchange("begin", {"options": self._agreed(), "saved": progress})
         self._must_agree([of["options"] for of in told])
         found = told[0]["saved"]
+        if found is not None and saved is None and self.checkpoints is not None:
+            saved = self.checkpoints.seen(found["id"])
         model = check_model(self.algorithm.init(np.random.default_rng(self.options.seed)))
         layouts = {name: ArrayLayout.of(array) for name, array in model.items()}
         self._take_blocks(layouts)
@@ -229,7 +232,7 @@ class _Run:
         self.given = ()
 
     def _restore(self, shard: ModelShard, found: dict[str, Any], saved: SavedModel | None) -> None:
-        """Go on from a checkpoint, which host 0 reads."""
+        """Go on from a checkpoint. A host that does not see it asks host 0, which does."""
         for key in ("algorithm", "blocks", "seed", "batch"):
             if found[key] != self._agreed()[key]:
                 raise TrainingError(
@@ -282,8 +285,11 @@ class _Run:
                 times += evaluated
             began += times
             epoch_times += times
-            leave = self.turns.iteration_done(self.iteration, times.pull_s, times.comp_s, times.push_s, self.moving_s)
-            self.moving_s = 0.0
+            sending_s, before_s = self.group.sending_s(), self.sent_s
+            self.sent_s = sending_s
+            if sending_s is not None and before_s is not None:
+                sending_s -= before_s
+            leave = self.turns.iteration_done(self.iteration, times.pull_s, times.comp_s, times.push_s, sending_s)
             if self.group.host == 0:
                 now_s = time.monotonic()
                 if not within:
@@ -344,7 +350,6 @@ class _Run:
             turn = TimedTurn(given)
             own = self.model.push(turn)
             push_s = turn.took_s()
-        self.moving_s += turn.moving_s
         return PhaseTimes(pull_s, comp_s, push_s + self._apply(own))
 
     def _pull(self, mine: list[int], key: object, needs: Mapping[int, Mapping[str, Array | None]]) -> float:
@@ -353,7 +358,6 @@ class _Run:
         with self.turns.comm() as given:
             turn = TimedTurn(given)
             self.model.pull(self.plans[key], turn)
-            self.moving_s += turn.moving_s
             return turn.took_s()
 
     def _own_of(self, batch: range) -> list[int]:
@@ -417,15 +421,34 @@ class _Run:
             raise Paused
 
     def _save_if_new(self) -> None:
+        """One version of everything. Each host writes its part where it sees host 0's folder; else host 0 does."""
         if self.saved_iteration == self.iteration:
             return
-        if self.group.host == 0 and self.checkpoints is not None:
+        part, progress, is_first = None, None, self.group.host == 0
+        if is_first and self.checkpoints is not None:
             progress = SavedProgress(
-                self.name, self.iteration, self.count, self.options.batch, self.options.seed, self.objective
-            )
-            self.checkpoints.save(progress, self.layouts, self._shards, self._states())
+                self.name, self.iteration, self.count, self.options.batch, self.options.seed, self.objective,
+                id=token_hex(8),
+            )  # fmt: skip
+            part = self.checkpoints.begin(progress, self.layouts)
+        begun = self.group.exchange(f"saving {self.iteration}", None if progress is None else progress.id)[0]
+        if begun is not None and not is_first and self.checkpoints is not None:
+            part = self.checkpoints.begun(self.iteration, begun, self.layouts)
+        if part is not None:
+            own = [(name, span[0], self.shard.values[name]) for name, span in self.shard.spans.items()]
+            part.write(self.group.host, own, self._states_on(self.group.host))
+        wrote = self.group.exchange(f"written {self.iteration}", part is not None)
+        if is_first and part is not None and progress is not None:
+            for host in [host for host, is_there in enumerate(wrote) if not is_there]:
+                part.write(host, self._rows_on(host), self._states_on(host))
+            part.finish(progress)
         self.saved_iteration, self.saved_s = self.iteration, time.monotonic()
         self.group.exchange(f"saved {self.iteration}", None)
+
+    def _rows_on(self, host: int) -> Iterator[tuple[str, int, Array]]:
+        """Its rows of each array, and the first of them."""
+        for name, layout in self.layouts.items():
+            yield name, rows_of(layout.rows, host, self.group.hosts)[0], self._shard_of(name, host)
 
     def _shards(self, name: str) -> list[Array]:
         """The rows of an array on all hosts, in order."""
@@ -444,18 +467,18 @@ class _Run:
             raise TrainingError(f"a host is gone: {error}") from error
         return found
 
-    def _states(self) -> Iterator[bytes]:
-        """The states of all hosts' blocks, a part of them at a time."""
-        for host in range(self.group.hosts):
-            for part in self.blocks.state_parts(blocks_of(self.count, host, self.group.hosts)):
-                if host == self.group.host:
-                    yield packed_states({i: self.blocks.state(i) for i in part})
-                    continue
-                try:
-                    self.group.links[host].send(BlockStates(part))
-                    yield self.group.links[host].receive_bytes(self.group.links[host].receive_answer().length)
-                except LinkClosed as error:
-                    raise TrainingError(f"a host is gone: {error}") from error
+    def _states_on(self, host: int) -> Iterator[bytes]:
+        """The states of its blocks, a part of them at a time."""
+        for part in self.blocks.state_parts(blocks_of(self.count, host, self.group.hosts)):
+            if host == self.group.host:
+                yield packed_states({i: self.blocks.state(i) for i in part})
+                continue
+            link = self.group.links[host]
+            try:
+                link.send(BlockStates(part))
+                yield link.receive_bytes(link.receive_answer().length)
+            except LinkClosed as error:
+                raise TrainingError(f"a host is gone: {error}") from error
 
     def _whole_model(self) -> dict[str, Array]:
         """All arrays, on host 0."""

@@ -11,13 +11,14 @@ import msgspec
 from msgspec import Struct
 
 from hocket.runtimes.paramserver.algorithm import Array, TrainingError, content_of
-from hocket.runtimes.paramserver.phase_turns import TimedTurn
+from hocket.runtimes.paramserver.phase_turns import CommTurn
 
 CHUNK_BYTES = 256 << 10  # that are sent or received before another job may go first
 # What is in a connection's buffers goes on although its job waits for another. So they are small, but large enough to
 # keep a fast link busy: a sender and a receiver of 1,000 Mbit/s lose nothing by it.
 _BUFFER_BYTES = 512 << 10
 _LENGTH = struct.Struct("!I")
+_BUSY_TIME = struct.Struct("=168xQ")  # Linux' tcp_info up to tcpi_busy_time, in microseconds
 _LONGEST_HEADER = 64 << 20  # An exchange carries a number for each block.
 
 
@@ -164,36 +165,38 @@ class HostLink:
             case other:
                 raise LinkClosed(f"{self.name}: answered with {type(other).__name__}")
 
-    def send_array(self, array: Array, turn: TimedTurn | None = None) -> None:
+    def send_array(self, array: Array, turn: CommTurn | None = None) -> None:
         """Send the bytes of an array, in chunks."""
         content = content_of(array)
         try:
             for first in range(0, len(content), CHUNK_BYTES):
-                if turn is None:
-                    self._socket.sendall(content[first : first + CHUNK_BYTES])
-                    continue
-                if first:
+                if turn is not None and first:
                     turn.between_chunks()
-                with turn.moving():
-                    self._socket.sendall(content[first : first + CHUNK_BYTES])
+                self._socket.sendall(content[first : first + CHUNK_BYTES])
         except OSError as error:
             raise LinkClosed(f"{self.name}: {error.strerror or error}") from error
 
-    def receive_array(self, into: Array, turn: TimedTurn | None = None) -> None:
+    def receive_array(self, into: Array, turn: CommTurn | None = None) -> None:
         """Receive as many bytes as the array has, in chunks."""
         content = content_of(into)
         for first in range(0, len(content), CHUNK_BYTES):
-            if turn is None:
-                self._fill(content[first : first + CHUNK_BYTES])
-                continue
-            if first:
+            if turn is not None and first:
                 turn.between_chunks()
-            with turn.moving():
-                self._fill(content[first : first + CHUNK_BYTES])
+            self._fill(content[first : first + CHUNK_BYTES])
 
     def receive_bytes(self, length: int) -> bytes:
         """So many bytes."""
         return bytes(self._exactly(length))
+
+    def sending_s(self) -> float | None:
+        """For how long it has had something to send, give or take some ms; None if the system does not say."""
+        try:
+            (busy_us,) = _BUSY_TIME.unpack(
+                self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BUSY_TIME.size)
+            )
+        except (AttributeError, OSError, struct.error):  # another system, an older kernel, or it is closed
+            return None
+        return float(busy_us) / 1e6
 
     def close(self) -> None:
         """Close it; whatever waits for it, on both sides, goes on."""

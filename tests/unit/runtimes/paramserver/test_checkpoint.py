@@ -18,7 +18,10 @@ def test_states_are_whole_though_another_thread_reads_them_for_the_first_time(
     saved = CheckpointFolder(tmp_path)
     layout = {"a": ArrayLayout.of(np.zeros(2))}
     blocks = {3: {"x": np.arange(4)}}
-    saved.save(SavedProgress("A", 1, 4, 4, 0), layout, lambda _name: [np.zeros(2)], [packed_states(blocks)])
+    progress = SavedProgress("A", 1, 4, 4, 0)
+    part = saved.begin(progress, layout)
+    part.write(0, [("a", 0, np.zeros(2))], [packed_states(blocks)])
+    part.finish(progress)
     found = saved.newest()
     assert found is not None
     reading, go_on, plain = threading.Event(), threading.Event(), checkpoint._opened
@@ -40,3 +43,22 @@ def test_states_are_whole_though_another_thread_reads_them_for_the_first_time(
         thread.join()
     for content in states:
         assert unpacked_states(content)[3]["x"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_checkpoint_that_is_begun_is_known_by_its_id_and_counts_when_it_is_finished(tmp_path: Path) -> None:
+    here, layout = CheckpointFolder(tmp_path), {"a": ArrayLayout.of(np.zeros((4, 2)))}
+    progress = SavedProgress("A", 7, 4, 4, 0, id="this")
+    part = here.begin(progress, layout)
+    other = CheckpointFolder(tmp_path).begun(7, "this", layout)
+    assert other is not None
+    assert here.begun(7, "another", layout) is None
+    assert CheckpointFolder(tmp_path / "elsewhere").begun(7, "this", layout) is None
+    other.write(1, [("a", 2, np.full((2, 2), 2.0))], [packed_states({})])
+    part.write(0, [("a", 0, np.full((2, 2), 1.0))], [packed_states({})])
+    assert here.newest() is None
+    part.finish(progress)
+    found = here.seen("this")
+    assert found is not None
+    assert found.rows("a", 1, 3).tolist() == [[1.0, 1.0], [2.0, 2.0]]
+    assert here.seen("another") is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["iteration-000000007"]

@@ -118,6 +118,29 @@ def test_training_goes_on_with_another_number_of_hosts(tmp_path: Path) -> None:
     assert first.objective == pytest.approx(alone.objective, rel=1e-9)
 
 
+def test_hosts_that_see_the_same_folder_write_and_read_their_own_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = trained(Momentum(), sparse_blocks(), epochs=6)
+
+    def not_asked(*_arguments: object) -> Any:
+        raise AssertionError("a host was asked for what the other can see")
+
+    monkeypatch.setattr(training._Run, "_rows_on", not_asked)
+    for request in ("BlockStates", "SavedRows", "SavedStates"):
+        monkeypatch.setattr(training, request, not_asked)
+
+    def run(at: LaunchVariables) -> Trained:
+        turns = _Chunked(LeaveAfter(2))
+        return train(Momentum(), sparse_blocks(), workers=1, epochs=6, turns=turns, launch=at, checkpoint=tmp_path)
+
+    assert [type(found) for found in on_hosts(3, run)] == [Paused] * 3
+    (saved,) = tmp_path.iterdir()
+    assert len(list(saved.glob("states-*.npz"))) == 3
+    first, _second = hosts_train(2, Momentum, sparse_blocks, {"checkpoint": tmp_path}, epochs=6)
+    np.testing.assert_allclose(first.model["weights"], alone.model["weights"], rtol=1e-12)
+
+
 class _Chunked:
     """Turns that count chunks."""
 
@@ -160,17 +183,18 @@ def test_a_turn_is_asked_between_chunks() -> None:
     assert [turn.chunks for turn in turns] == [4, 4]
 
 
-def test_how_long_chunks_are_moved_is_told_without_what_comes_between_them() -> None:
+def test_how_long_a_host_sends_to_others_is_told() -> None:
     told: list[tuple[float, ...]] = []
 
     def run(at: LaunchVariables) -> Trained:
         turns = _Chunked(LeaveAfter(99))
         turns.iteration_done = lambda _n, *times: told.append(times) or False  # type: ignore[func-returns-value]
-        return train(Large(), dense_blocks(2), epochs=3, objective_every=0, turns=turns, launch=at)
+        return train(Large(), dense_blocks(2), epochs=60, objective_every=0, turns=turns, launch=at)
 
     on_hosts(2, run)
-    assert len(told) == 6
-    assert all(0 < moving < pull + push for pull, _comp, push, moving in told)
+    assert len(told) == 120
+    if sys.platform == "linux":  # Linux counts it in steps of some milliseconds.
+        assert sum(sending for *_phases, sending in told) > 0
 
 
 def test_waiting_for_a_job_that_goes_first_does_not_count_as_communication(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +214,7 @@ def test_waiting_for_a_job_that_goes_first_does_not_count_as_communication(monke
 
     on_hosts(2, run)
     assert clock["s"] == 20.0
-    assert (0.0, 0.0, 0.0, 0.0) in told
+    assert (0.0, 0.0, 0.0) in [times[:3] for times in told]
 
 
 def test_no_host_waits_for_another_while_it_holds_a_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,9 +48,9 @@ class LeaveAfter:
     def between_chunks(self) -> None:
         raise AssertionError("nothing is sent within a host")
 
-    def iteration_done(self, iteration: int, pull: float, comp: float, push: float, moving: float) -> bool:
+    def iteration_done(self, iteration: int, pull: float, comp: float, push: float, sending: float | None) -> bool:
         assert min(pull, comp, push) > 0
-        assert 0 <= moving <= pull + push
+        assert sending is None or sending >= 0
         return iteration >= self.iterations
 
 
