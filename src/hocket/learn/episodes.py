@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from functools import partial
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -123,5 +126,13 @@ def seen_columns(episode: Episode) -> Any:
 
 
 def begin_worker() -> None:
-    """In a process of a training: Ctrl-C is for the parent, which ends it."""
+    """In a process of a training: Ctrl-C is for the parent, which ends it; if the parent is gone, it ends itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

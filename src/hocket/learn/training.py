@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 STATE, WEIGHTS, IMITATION, RECORDS = "training.json", "weights.json", "imitation.json", "records"
 SIGMA = 0.5
-# What evolves, and how far one step of it goes. The hidden layer stays as it was drawn.
-STEPS = {"linear": 0.5, "out": 0.5, "hosts": 0.5, "gpu": 1.5, "leaving": 1.0, "missing": 3.0}
-_VALIDATE_EVERY = 8
+# What evolves, and how far one step of it goes. The hidden layer stays as imitation left it.
+STEPS = {"linear": 1.0, "hosts": 0.5, "gpu": 1.5, "leaving": 1.0, "missing": 3.0}
+_VALIDATE_EVERY = 6
 _HELD_OUT = 0.25  # of the records: agreement is measured on these
 T = TypeVar("T")
 R = TypeVar("R")
@@ -66,7 +66,7 @@ class TrainingSetup(Struct, frozen=True):
     given_records: tuple[str, ...] = ()
     generations: int = 60
     population: int = 10
-    windows: int = 4  # of each candidate in a generation
+    windows: int = 3  # of each candidate in a generation
     validation: int = 8
     betas: tuple[float, float, float, float, float] = BETAS
     eta: float = ETA
@@ -109,9 +109,10 @@ class Progress(Struct, frozen=True):
 def train(setup: TrainingSetup, folder: Path, workers: int, told: Callable[[Progress], None]) -> LearningState:
     """Begin a training, or go on with the one in the folder, to the end."""
     folder.mkdir(parents=True, exist_ok=True)
+    known = _known(setup, folder)
     with processes(workers, told) as run:
         base, held_out = imitated(setup, folder, run)
-        state = _known(setup, folder) or _begun(setup, base, held_out, run)
+        state = known or _begun(setup, base, held_out, run)
         _write(state, folder)
         while state.evolution.generation < setup.generations:
             state = next_generation(state, base, run)
@@ -139,7 +140,7 @@ def records_of(setup: TrainingSetup, folder: Path, run: Run[Any, Any]) -> list[R
     """The records given, or those of windows under MLF-H; those that are there are not made again."""
     if setup.given_records:
         return [read_record(Path(path)) for path in setup.given_records]
-    windows = training_windows(setup.trace, setup.seed, -2, setup.records)
+    windows = training_windows(setup.trace, setup.seed, -4, setup.records)
     folders = [folder / RECORDS / f"{n:02d}" for n in range(len(windows))]
     missing = [
         RecordedWindow(window, str(path))

@@ -58,18 +58,21 @@ class Window(Struct, frozen=True):
 
 
 def training_windows(trace: str, seed: int, generation: int, count: int) -> list[Window]:
-    """Windows of one generation: of every four one is of the table, if there is one, and one has large jobs."""
-    return [_training_window(trace, f"{seed}/{generation}/{n}", n % 4) for n in range(count)]
+    """Windows of one generation: the second of every three is of the table, the third now and then has large jobs."""
+    large = 2 if generation % 3 == 2 else -1
+    return [
+        _training_window(trace if n % 3 == 1 else "", f"{seed}/{generation}/{n}", n % 3 == large) for n in range(count)
+    ]
 
 
-def _training_window(trace: str, name: str, kind: int) -> Window:
+def _training_window(trace: str, name: str, is_large: bool) -> Window:
     rng = Random(f"learn/windows/{name}")
-    jobs, count = (rng.randint(40, 50), 16) if kind == 3 else (rng.randint(55, 80), rng.randint(3, 5))
+    jobs, count = (rng.randint(35, 45), 16) if is_large else (rng.randint(50, 65), rng.randint(3, 4))
     window = Window(
         name, rng.randrange(1 << 30), jobs, count, round(rng.uniform(0.8, 1.6), 3),
         beliefs="learned" if rng.random() < 0.25 else "noisy:0.11",
     )  # fmt: skip
-    if not trace or kind != 1:
+    if not trace:
         return window
     cluster, week = rng.choice(TRAINING_CLUSTERS), rng.choice(TRAINING_WEEKS)
     return replace(window, trace=trace, cluster=cluster, week=week)
