@@ -15,7 +15,7 @@ SRC = Path(__file__).parents[2] / "src" / "hocket"
 # From the top to the bottom. Those of one row may not import each other either.
 ROWS = (
     ("cli", "dashboard"),
-    ("reproductions",),
+    ("reproductions", "learn"),
     ("service", "reports"),
     ("tune",),
     ("executors",),
@@ -40,6 +40,7 @@ HEAVY = {
     "matplotlib": ("reports",),
     "numba": ("policies", "estimators", "executors/simulated", "runtimes/paramserver"),
     "numpy": (
+        "learn",
         "reports",
         "policies",
         "estimators",
@@ -47,7 +48,7 @@ HEAVY = {
         "executors/inprocess",
         "executors/simulated",
     ),
-    "optuna": ("tune",),
+    "optuna": ("learn", "tune"),
     "pandas": ("runtimes/query",),
     "psycopg": ("control/journal", "testing"),
     "pyarrow": ("runtimes/query",),
@@ -80,6 +81,7 @@ EXCEPTIONS = {
     "control/journal/postgresql_presence.py": {"logging", "os", "secrets", "threading", "time"},
     "control/journal/postgresql_standby.py": {"logging", "time"},
     "control/journal/sqlite.py": {"sqlite3", "pathlib"},  # the effect itself
+    "policies/mlfs/weights_file.py": {"pathlib"},  # weights, which are read before the first decision with them
     "policies/registry.py": {"importlib", "os", "pathlib"},  # finding policies, before any is asked
 }
 

@@ -25,6 +25,7 @@ KEEPS_SIZES = {
     "harmony": "sizes are numbers of machines, chosen for groups of jobs",
     "k8s_default": "pods have fixed demands",
     "mlf_h": "tasks have fixed demands",
+    "mlf_rl": "tasks have fixed demands",
     "mlfs_c": "the policy inside decides; by default mlf_h",
     "naive": "a baseline of fixed sizes",
     "pack_batch_size": "trials of one size are packed",

@@ -23,6 +23,7 @@ VARIANTS = {
     "las": [{"promote": 1.0}, {"levels_gpu_s": [1, 10, 100]}, {"levels_gpu_s": [1, 10, 100], "promote": 0.2}],
     "mlfs_c": [{"inner": "las"}, {"inner": "fair", "inner_params": {"quantum_s": 0}}],
     "mlf_h": [{"round_s": 0}, {"round_s": 0, "patience_s": 50}],
+    "mlf_rl": [{"round_s": 0, "guard": False}],
     "relaqs": [{"epoch_s": 20, "longest_epoch_s": 60}],
     "reshape": [{"objective": "jct", "hysteresis": 0.2}, {"donors": 3}],
     "round_robin": [{"quantum_s": 120}],

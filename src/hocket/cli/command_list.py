@@ -47,6 +47,9 @@ COMMANDS = {
         "simulation.reproduce",
         "Run a paper's evaluation again: its figures, ours beside them, and what was assumed.",
     ),
+    "learn": Listed(
+        "simulation.learn", "Train a learned policy in the simulator; a training that was cut off goes on."
+    ),
     "tune": Listed(
         "tune",
         "Search for good hyperparameters: any command as jobs, or many models in one training step.",

@@ -106,7 +106,7 @@ def mlfs_workload(
     for n, time in enumerate(times):
         run_s = round(min(max(drawn.lognormvariate(log(median_s), sigma), 60.0), LONGEST_S), 3)
         rows.append((f"j{n:0{digits}d}", "", round(time / times[-1] * over_s, 3), drawn.choice(GPUS), run_s))
-    return Workload("mlfs", tuple(_submissions(rows, wanted, seed)), servers((20, 4)))
+    return Workload("mlfs", tuple(mlfs_submissions(rows, wanted, seed)), servers((20, 4)))
 
 
 def mlfs_philly(
@@ -126,7 +126,7 @@ def mlfs_philly(
     if not rows:
         raise WorkloadError(f"{path}: k must keep at least one job, and {times:g} keeps none")
     rows.sort(key=lambda r: r[2])
-    return Workload("mlfs-philly", tuple(_submissions(rows, wanted, seed)), servers((229, 8), (321, 2)))
+    return Workload("mlfs-philly", tuple(mlfs_submissions(rows, wanted, seed)), servers((229, 8), (321, 2)))
 
 
 def servers(*groups: tuple[int, int]) -> tuple[Node, ...]:
@@ -139,9 +139,10 @@ def servers(*groups: tuple[int, int]) -> tuple[Node, ...]:
     return tuple(found)
 
 
-def _submissions(
+def mlfs_submissions(
     rows: Sequence[tuple[str, str, float, int, float]], wanted: MlfsOptions, seed: int
 ) -> Iterator[Submission]:
+    """These jobs (id, owner, when, GPUs, run time), each with a model and all else by lot."""
     measured = read_learning(wanted.curves, EPOCHS) if wanted.curves else {}
     for model in MODELS:
         if measured and model.measured not in measured:

@@ -13,6 +13,7 @@ from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Slice
 from hocket.policies import find as find_policy
 from hocket.reports.account import account
+from hocket.reports.mlfs_run import RunStatistics, dealt
 from hocket.reports.summary import summarise
 from hocket.reproductions import Case, Request, find
 from hocket.testing.builders import job
@@ -20,7 +21,6 @@ from hocket.workloads.mlfs import as_whole, mlfs_workload
 from hocket_reproductions.mlfs.evaluation import APPROACHES, JOBS, SCHEDULERS, WITHOUT
 from hocket_reproductions.mlfs.findings import is_better, order
 from hocket_reproductions.mlfs.paper_values import CONTRIBUTIONS, METRICS, RATIOS
-from hocket_reproductions.mlfs.run_result import RunStatistics, dealt
 
 MLFS = find("mlfs")
 PHILLY = "job_idx,submit_s,num_gpus,wall_run_s,vc\n" + "".join(

@@ -307,8 +307,8 @@ def test_options_without_effect_are_told_at_submission_and_shown_under_the_prese
     with_both = {**JOB, "id": "a", "urgency": 7, "deadline_s": 60.0}
     told = client.post("/v1/jobs", {"jobs": [with_both, {**with_both, "id": "b"}, {**JOB, "id": "c"}]}).json()
     ignored = [
-        "--urgency has no effect under policy 'las'; policies that use it: mlf_h",
-        "--deadline has no effect under policy 'las'; policies that use it: edf, hypersched, mlf_h",
+        "--urgency has no effect under policy 'las'; policies that use it: mlf_h, mlf_rl",
+        "--deadline has no effect under policy 'las'; policies that use it: edf, hypersched, mlf_h, mlf_rl",
     ]
     assert told["warnings"] == ignored
     assert client.get("/v1/jobs/a").json()["warnings"] == ignored

@@ -29,7 +29,7 @@ def test_each_option_that_the_policy_does_not_read_is_named(policy: str, ignored
 
 def test_the_policies_that_use_an_option_are_named() -> None:
     (urgency,) = ignored_options(Job("a", urgency=2), find("las").bound())
-    assert urgency == "--urgency has no effect under policy 'las'; policies that use it: mlf_h"
+    assert urgency == "--urgency has no effect under policy 'las'; policies that use it: mlf_h, mlf_rl"
 
 
 def test_options_at_their_defaults_are_not_named() -> None:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from hocket.control.ports import Header
 from hocket.executors.simulated import BeliefMode, simulate
 from hocket.policies import find as find_policy
+from hocket.reports.mlfs_run import MlfsRun, RunStatistics
 from hocket.reports.simulation import process_cost, rare_garbage_collection
 from hocket.reproductions import Assumption, Case, Reproduction, Request
 from hocket.workloads.mlfs import COSTS, DEADLINE_H, EPOCHS, JITTER_S, USE, as_whole, mlfs_philly, mlfs_workload
@@ -27,7 +28,6 @@ from hocket.workloads.selection import Selection
 from hocket.workloads.truth import Workload
 from hocket_reproductions.mlfs.figures import draw_figures
 from hocket_reproductions.mlfs.findings import compare_with_paper
-from hocket_reproductions.mlfs.run_result import MlfsRun, RunStatistics
 
 JOBS = (155, 310, 620, 1240, 1860)  # within a week: 620x, for x = 1/4 to 3
 WEEK_S, MEDIAN_S, SIGMA = 604800.0, 3600.0, 1.0

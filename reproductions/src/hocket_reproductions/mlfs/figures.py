@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from hocket.reports.figure_style import colour, dash, drawing, save
 from hocket.reports.mean_interval import mean_interval
+from hocket.reports.mlfs_run import MlfsRun
 from hocket.reproductions import Request, Results
 from hocket_reproductions.mlfs.findings import Runs, by_jobs, by_times
 from hocket_reproductions.mlfs.paper_values import CONTRIBUTIONS, METRICS, Contribution, Metric
-from hocket_reproductions.mlfs.run_result import MlfsRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from hocket.reports.formatting import format_number
 from hocket.reports.mean_interval import MeanInterval, mean_interval
+from hocket.reports.mlfs_run import MlfsRun
 from hocket.reproductions import Finding, Findings, Request, Results
 from hocket_reproductions.mlfs.paper_values import CONTRIBUTIONS, METRICS, RATIOS, Metric
-from hocket_reproductions.mlfs.run_result import MlfsRun
 
 Runs = dict[str, list[MlfsRun]]  # approach → its runs, by seed
 _CLOSE = 0.02  # of a single run's value: no more apart are about equal

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from hocket_reproductions.mlfs.run_result import MlfsRun
+from hocket.reports.mlfs_run import MlfsRun
 
 _HOUR_S = 3600.0
 Order = tuple[tuple[str, ...], ...]  # best first; those of one group are about equal

@@ -61,20 +61,27 @@ class HostCandidates:
             return -1
         off = use - ideal
         distance = np.einsum("ij,ij->i", off, off)
-        if traffic_mib:
-            there = {s: mib for s, mib in traffic_mib.items() if distance[s] < inf}
-            if most := max(there.values(), default=0.0):
-                distance += 1.0
-                for s, mib in there.items():
-                    distance[s] += (1.0 - mib / most) ** 2 - 1.0
+        there = {s: mib for s, mib in traffic_mib.items() if distance[s] < inf}
+        if most := max(there.values(), default=0.0):
+            distance += 1.0
+            for s, mib in there.items():
+                distance[s] += (1.0 - mib / most) ** 2 - 1.0
         if degradation:
             here = distance[stays] if stays >= 0 else inf
             distance += degradation**2
             if stays >= 0:
                 distance[stays] = here
-        server = int(distance.argmin())
+        server = self.nearest(distance, there, most)
         begins, ends = self._table.index.begins[server : server + 2]
-        return int(begins + self._loads[begins:ends].argmin())
+        return int(begins + self.first_gpu(self._loads[begins:ends]))
+
+    def nearest(self, distance: Column, _traffic_mib: dict[int, float], _most_mib: float) -> int:
+        """The server to take, by these squared distances; infinite where the task cannot be."""
+        return int(distance.argmin())
+
+    def first_gpu(self, loads: Column) -> int:
+        """The GPU of the server to take, by these loads; infinite where the task cannot be."""
+        return int(loads.argmin())
 
     def _update(self) -> None:
         """Look again at the servers that changed. They are few: plain numbers are faster than columns here."""

@@ -11,7 +11,7 @@ stands).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -22,7 +22,7 @@ from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.load_table import keep_for_next_decision
-from hocket.policies.kit.rounds import is_due, next_round_s
+from hocket.policies.kit.rounds import is_due
 from hocket.policies.kit.task_draft import JobTasks, Places, TaskDraft, all_fit, original, tasks_of
 from hocket.policies.kit.task_shapes import TaskShape, shape_key, task_shape
 from hocket.policies.mlfs import stalled
@@ -30,6 +30,7 @@ from hocket.policies.mlfs.ideal import HostCandidates, RunningTask, next_to_migr
 from hocket.policies.mlfs.priority import PriorityWeights
 from hocket.policies.mlfs.queue import (
     RoomFilter,
+    Score,
     SingleTask,
     SingleTaskQueue,
     WaitingQueue,
@@ -40,6 +41,7 @@ from hocket.policies.mlfs.queue import (
     task_priorities,
 )
 from hocket.policies.mlfs.reviews import next_review_s, reviewed
+from hocket.policies.mlfs.round_memo import between_rounds, nothing_missing
 from hocket.policies.registry import Params, policy
 
 if TYPE_CHECKING:
@@ -99,14 +101,19 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     Where tasks turn out to take more than they asked for, those nearest to the ideal task to migrate leave overloaded
     servers.
     """
+    return decide_round(snapshot, params, SchedulingRound)
+
+
+def decide_round(snapshot: Snapshot, params: MlfH, begin: Callable[[Snapshot, Any], SchedulingRound]) -> Plan:
+    """One round, if one is due; `begin` makes what it is decided by."""
     now_s = snapshot.now_s
     asked_s = (snapshot.memo or {}).get("asked_s")
     if params.round_s and not snapshot.due and not is_due(now_s, params.round_s, asked_s):  # Reviews are in rounds too.
-        return _next_round(snapshot, params)
+        return between_rounds(snapshot, params.round_s)
     memos, reviews, heavier = reviewed(snapshot, params)
-    if snapshot.due and not heavier and not snapshot.waiting.count and snapshot.memo == _nothing_missing(snapshot):
+    if snapshot.due and not heavier and not snapshot.waiting.count and snapshot.memo == nothing_missing(snapshot):
         return Plan(memo=snapshot.memo, memos=memos, reviews=reviews, wake=Wake(freed_gpus=None, epoch=False))
-    scheduling = SchedulingRound(snapshot, params)
+    scheduling = begin(snapshot, params)
     draft = scheduling.draft
     draft.memos.update(memos)
     draft.reviews.update(reviews)
@@ -119,12 +126,14 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     for job_id in scheduling.started:
         draft.reviews[job_id] = next_review_s(now_s, 0.0, params)
     keep_for_next_decision(draft.table)
-    memo = _nothing_missing(snapshot) if not draft.incomplete else None
+    memo = nothing_missing(snapshot) if not draft.incomplete else None
     return draft.plan(Wake(freed_gpus=1 if scheduling.waits else None, epoch=False), memo=memo)
 
 
 class SchedulingRound:
     """One round: the draft of its plan, and what was computed on the way."""
+
+    score: Score | None = None  # that takes the place of the equations
 
     def __init__(self, snapshot: Snapshot, params: MlfH) -> None:
         self.snapshot, self.params, self.weights = snapshot, params, params.weights
@@ -209,13 +218,15 @@ class SchedulingRound:
         """Take jobs and single tasks from the queue, the highest priority first, and place them on servers."""
         singles, leaving = SingleTaskQueue(self._exact_priority), SingleTaskQueue(self._exact_priority)
         for task in self._migrating:  # Those that may stay go first, before others take their room.
-            (singles if self.params.evict else leaving).add(task, is_exact=True)
+            (singles if self.evicts(task) else leaving).add(task, is_exact=True)
         for task in self._missing_tasks():
             singles.add(task, is_exact=False)
         self._place_singles(leaving)
         if self.snapshot.waiting.count:
             patience_s = self.params.patience_s
-            with queue_of(self.snapshot, self.weights, self._may_fit, self._reserved_row, patience_s) as queue:
+            with queue_of(
+                self.snapshot, self.weights, self._may_fit, self._reserved_row, patience_s, self.score
+            ) as queue:
                 if queue.later is None and len(queue.order) < len(queue.entries):
                     self._note_waiting()
                 if self._start_jobs(queue, queue.order, singles) and queue.later is not None:
@@ -339,8 +350,16 @@ class SchedulingRound:
         key = (needs.tobytes(), None if accepts is None else accepts.tobytes())
         hosts = self._hosts.get(key)
         if hosts is None:
-            hosts = self._hosts[key] = HostCandidates(self.draft.table, needs, accepts)
+            hosts = self._hosts[key] = self.candidates(needs, accepts)
         return hosts.best_gpu(self.draft.traffic_mib(tasks, tasks.names[k], places), stays, degradation)
+
+    def candidates(self, needs: Column, accepts: Any) -> HostCandidates:
+        """The servers that could host such a task."""
+        return HostCandidates(self.draft.table, needs, accepts)
+
+    def evicts(self, _task: SingleTask) -> bool:
+        """Shall a task that must leave its server, and fits on no other, go to the queue?"""
+        return self.params.evict
 
     # -- single tasks: migrating, missing in a job that is placed, or of a job that starts task by task -------
 
@@ -367,7 +386,7 @@ class SchedulingRound:
             draft.reasons[view.id] = f"task '{name}' {verb}: priority {task.priority:.3g}"
             return
         may_stay = is_migrating and draft.table.has_room(task.gpu, tasks.needs[k], task.gpu_load)
-        if may_stay and not (self.params.evict and self._another_job_is_complete(view.id)):
+        if may_stay and not (self.evicts(task) and self._another_job_is_complete(view.id)):
             draft.put_on(tasks, k, task.gpu)
             draft.reasons[view.id] = f"task '{name}' stays: no other server has room for it"
             return
@@ -466,21 +485,3 @@ class SchedulingRound:
             first = int(self.priorities(job_id).argmax())
             for n in range(self.params.copies):
                 self.place_task(tasks, first, copy=f"{tasks.names[first]}#{n + 2}")
-
-
-# -- rounds ---------------------------------------------------------------------------------------------------
-
-
-def _next_round(snapshot: Snapshot, params: MlfH) -> Plan:
-    """Between rounds nothing is decided."""
-    first = snapshot.waiting.first()
-    every = f"waits: there is a round every {params.round_s:g} s, and the next one begins with jobs like"
-    reasons = {"*": f"{every} '{first[-1]}'"} if first else {}
-    at_s = next_round_s(snapshot.now_s, params.round_s)
-    wake = Wake(arrival=False, freed_gpus=None, epoch=False, at_s=at_s)
-    return Plan(reasons=reasons, memo={"asked_s": at_s}, wake=wake)
-
-
-def _nothing_missing(snapshot: Snapshot) -> dict[str, int]:
-    """The memo of a round after which every placed job has all its tasks, with so many nodes up."""
-    return {"up": snapshot.capacity.up.bit_count()}

@@ -118,6 +118,21 @@ class WaitingQueue(Struct, frozen=True, eq=False):
     later: Callable[[], Any] | None = None  # all other rows, to be tried after these; None: not wanted
 
 
+class WaitingJobs(Struct, frozen=True, eq=False):
+    """The columns of waiting jobs, for a score that takes the place of the equations."""
+
+    structures: Sequence[GraphStructure]
+    which: Any  # [job]: which of them
+    features: Features
+    ml: Column  # [job]: as PriorityInputs has it
+    waited_s: Column
+    needs: Column  # GPU load, at least
+    all_needs: Column  # of all jobs in the queue, also of those that are not among these
+
+
+Score = Callable[[WaitingJobs], "Column | None"]  # [job]: its priority; None: the equations shall say
+
+
 @contextmanager
 def queue_of(
     snapshot: Snapshot,
@@ -125,8 +140,9 @@ def queue_of(
     may_fit: Callable[[WaitingQueue, Any], Any],
     reserved_row: Callable[[WaitingQueue], int] = lambda _queue: -1,
     patience_s: float = inf,
+    score: Score | None = None,
 ) -> Iterator[WaitingQueue]:
-    """The waiting jobs by priority. A job's priority is that of its first task.
+    """The waiting jobs by priority. A job's priority is that of its first task, or what `score` says.
 
     `may_fit` gives the rows that are worth a try, of these or, for None, of all. Rows after the reserved one are ranked
     later, if at all: mostly the job of that row does not start, and no job may overtake it.
@@ -151,10 +167,16 @@ def queue_of(
             # Always in the order of submission, as sums of floats depend on the order.
             rows = rows[np.argsort(submission[rows])]
             which = structure_of[text[rows]]
-            blocks = rows[np.argsort(which, kind="stable")]
-            counts = np.bincount(which, minlength=len(known)).tolist()
-            present = [(s, n) for s, n in zip(known, counts, strict=True) if n]
-            priority[blocks] = highest_priorities(present, of(blocks), weights)
+            scores = None
+            if score is not None:
+                scores = score(WaitingJobs(known, which, of(rows), ml[rows], waited_s[rows], needs[rows], needs))
+            if scores is None:
+                blocks = rows[np.argsort(which, kind="stable")]
+                counts = np.bincount(which, minlength=len(known)).tolist()
+                present = [(s, n) for s, n in zip(known, counts, strict=True) if n]
+                priority[blocks] = highest_priorities(present, of(blocks), weights)
+            else:
+                priority[rows] = scores
             order = rows[np.argsort(-priority[rows], kind="stable")]
             _break_ties(order, priority[order], columns.entries)
             return order
@@ -164,6 +186,11 @@ def queue_of(
         queue = WaitingQueue(columns.entries, shapes, text, needs, plain, longest, priority, rank, none)
         if (first := reserved_row(queue)) < 0:
             yield replace(queue, order=rank(may_fit(queue, None)))
+            return
+        if score is not None:  # Of its priorities no bounds are known.
+            order = rank(may_fit(queue, None))
+            order = order[: int(np.flatnonzero(order == first)[0]) + 1]
+            yield replace(queue, order=order, later=lambda: np.delete(np.arange(len(text)), order))
             return
         bar = priority[rank(np.array([first]))][0] * ALMOST
         may_be_before = waited_s >= least_wait_s(known, float(ml.max()), bar, weights)[structure_of][text]

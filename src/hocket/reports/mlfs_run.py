@@ -8,6 +8,7 @@ counted: its size is not known.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 
 from msgspec import Struct
 
@@ -62,7 +63,9 @@ class MlfsRun(Struct, frozen=True):
     peak_mib: float = 0.0
 
 
-class _Live(Struct, gc=False):
+class LiveJob(Struct, gc=False):
+    """A job that is not over yet."""
+
     job: Job
     submitted_s: float
     since_s: float  # it waits since, if it does
@@ -88,7 +91,7 @@ class RunStatistics:
     ) -> None:
         self.header = header
         self._graphs, self._uses, self._told = graphs, uses, told
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, LiveJob] = {}
         self._placed: dict[str, Partition] = {}
         self._hot: dict[str, set[str]] = {}  # server → its overloaded GPUs
         self._jcts_s: list[float] = []
@@ -114,7 +117,7 @@ class RunStatistics:
                     if not self._jobs:
                         self._first_s = event.at_s
                     self._jobs += 1
-                    self._live[job.id] = _Live(job, event.at_s, event.at_s)
+                    self._live[job.id] = LiveJob(job, event.at_s, event.at_s)
                 case JobPaused(job=name):
                     live = self._live[name]
                     live.running -= 1
@@ -175,13 +178,15 @@ class RunStatistics:
         self._jcts_s.append(jct_s)
         self._last_s = at_s
         self._waited_s += live.waited_s + (0.0 if live.running else at_s - live.since_s)
-        self._close(live, live.job.deadline_s is None or jct_s <= live.job.deadline_s)
+        self._close(live, jct_s)
         self._stopped += verdict in (Verdict.ATTAINED, Verdict.EARLY_STOPPED, Verdict.HOPELESS)
         self._over += 1
         if self._over % 64 == 0:
             self._told(self._over)
 
-    def _close(self, live: _Live, in_time: bool) -> None:
+    def _close(self, live: LiveJob, jct_s: float) -> None:
+        """Count a job that is over; `jct_s` is infinite for one that never ended."""
+        in_time = jct_s < inf and (live.job.deadline_s is None or jct_s <= live.job.deadline_s)
         urgent = live.job.urgency >= URGENT
         self._deadlines += in_time
         self._urgent += urgent
@@ -231,7 +236,7 @@ class RunStatistics:
         if hot is not None:
             hot.discard(partition.id)
 
-    def _crossing_mib(self, live: _Live) -> float:
+    def _crossing_mib(self, live: LiveJob) -> float:
         graph = self._graphs[live.job.id]
         if not graph.edges:
             return 0.0
@@ -253,7 +258,7 @@ class RunStatistics:
         """All of it."""
         unfinished = len(self._live)
         for live in self._live.values():
-            self._close(live, in_time=False)
+            self._close(live, inf)
         self._live = {}
         jcts_s, jobs = sorted(self._jcts_s), max(self._jobs, 1)
         ended = max(len(jcts_s), 1)

@@ -1,0 +1,1 @@
+"""Learned policies: the windows they train on, what they are rewarded for, and how they are trained."""

@@ -1,0 +1,318 @@
+"""Training of MLF-RL: imitation of MLF-H from records, then evolution in the simulator by the reward of MLFS.
+
+A training is a folder. `training.json` is written after every generation, so that a training that was killed goes on
+where it was and ends with the same weights; `weights.json` is what it has found. The windows of a generation are the
+same for all of its candidates, so that they are compared on the same work.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hocket.learn.episodes import (
+    Episode,
+    RecordedWindow,
+    SameDecisions,
+    begin_worker,
+    carry_out,
+    compare_decisions,
+    record,
+    seen_columns,
+)
+from hocket.learn.evolution import Evolution, begun, candidates, selected
+from hocket.learn.imitation import Agreement, Recorded, agreement, imitate, read_record, seen_range, together
+from hocket.learn.reward import BETAS, ETA, Goals
+from hocket.learn.windows import Window, training_windows, validation_windows
+from hocket.policies.mlfs.network import PolicyNetwork
+from hocket.policies.mlfs.weights_file import LearnedWeights, MadeBy, encoded, read_weights
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
+
+    Column = NDArray[float64]
+
+STATE, WEIGHTS, IMITATION, RECORDS = "training.json", "weights.json", "imitation.json", "records"
+SIGMA = 0.5
+# What evolves, and how far one step of it goes. The hidden layer stays as imitation left it.
+STEPS = {"linear": 1.0, "hosts": 0.5, "gpu": 1.5, "leaving": 1.0, "missing": 3.0}
+_VALIDATE_EVERY = 6
+_HELD_OUT = 0.25  # of the records: agreement is measured on these
+T = TypeVar("T")
+R = TypeVar("R")
+Run = Callable[[Callable[[T], R], Sequence[T], str], list[R]]  # in processes, in the order given
+
+
+class LearningError(ValueError):
+    """A training cannot be done as asked."""
+
+
+class TrainingSetup(Struct, frozen=True):
+    """All that the weights depend on."""
+
+    trace: str = ""
+    seed: int = 0
+    records: int = 12  # windows that are recorded, if no records are given
+    given_records: tuple[str, ...] = ()
+    generations: int = 60
+    population: int = 10
+    windows: int = 3  # of each candidate in a generation
+    validation: int = 8
+    betas: tuple[float, float, float, float, float] = BETAS
+    eta: float = ETA
+
+
+class Generation(Struct, frozen=True):
+    """One row of the curves."""
+
+    number: int
+    reward: float  # discounted, mean of the candidates
+    best: float
+    sigma: float
+    cpu_s: float  # of all episodes until then
+    validation: float | None = None  # gain in reward over MLF-H, on the validation's windows
+
+
+class LearningState(Struct, frozen=True):
+    """Where a training is."""
+
+    setup: TrainingSetup
+    evolution: Evolution
+    history: list[Generation]
+    best: list[float]  # what evolves of the best weights
+    best_gain: float  # over MLF-H, on the validation's windows; of the imitation at first
+    imitation_gain: float
+    held_out: Agreement
+    same: SameDecisions
+    baseline: list[float]  # reward of MLF-H on each of the validation's windows
+    cpu_s: float
+
+
+class Progress(Struct, frozen=True):
+    """What a training tells while it runs."""
+
+    stage: str
+    done: int
+    total: int
+
+
+def train(setup: TrainingSetup, folder: Path, workers: int, told: Callable[[Progress], None]) -> LearningState:
+    """Begin a training, or go on with the one in the folder, to the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = _known(setup, folder)
+    with processes(workers, told) as run:
+        base, held_out = imitated(setup, folder, run)
+        state = known or _begun(setup, base, held_out, run)
+        _write(state, folder)
+        while state.evolution.generation < setup.generations:
+            state = next_generation(state, base, run)
+            _write(state, folder)
+            told(Progress("learning", state.evolution.generation, setup.generations))
+        network = _final(state, base, run)
+    made_by = _made_by(state)
+    save_weights(folder / IMITATION, LearnedWeights(base, made_by))
+    save_weights(folder / WEIGHTS, LearnedWeights(network, made_by))
+    return state
+
+
+# -- imitation --------------------------------------------------------------------------------------------------
+
+
+def imitated(setup: TrainingSetup, folder: Path, run: Run[Any, Any]) -> tuple[PolicyNetwork, Agreement]:
+    """The network that imitates MLF-H's records, and how often it agrees with those that it has not seen."""
+    found = records_of(setup, folder, run)
+    cut = max(1, round(len(found) * (1 - _HELD_OUT)))
+    network = imitate(together(found[:cut]), setup.seed)
+    return network, agreement(network, together(found[cut:] or found))
+
+
+def records_of(setup: TrainingSetup, folder: Path, run: Run[Any, Any]) -> list[Recorded]:
+    """The records given, or those of windows under MLF-H; those that are there are not made again."""
+    if setup.given_records:
+        return [read_record(Path(path)) for path in setup.given_records]
+    windows = training_windows(setup.trace, setup.seed, -4, setup.records)
+    folders = [folder / RECORDS / f"{n:02d}" for n in range(len(windows))]
+    missing = [
+        RecordedWindow(window, str(path))
+        for window, path in zip(windows, folders, strict=True)
+        if not (path / "about.json").exists()
+    ]
+    run(record, missing, "recording MLF-H")
+    return [found for path in folders if len((found := read_record(path)).columns)]
+
+
+# -- reinforcement ----------------------------------------------------------------------------------------------
+
+
+def sizes(network: PolicyNetwork) -> list[tuple[str, int, float]]:
+    """What evolves: arrays, how many numbers each has, and how far a step goes."""
+    return [(name, len(getattr(network, name)), step) for name, step in STEPS.items()]
+
+
+def applied(base: PolicyNetwork, found: Sequence[float]) -> PolicyNetwork:
+    """The network with these changes."""
+    import numpy as np
+
+    changed, at = {}, 0
+    for name, size, step in sizes(base):
+        changed[name] = getattr(base, name) + step * np.array(found[at : at + size])
+        at += size
+    return replace(base, **changed)
+
+
+def next_generation(state: LearningState, base: PolicyNetwork, run: Run[Any, Any]) -> LearningState:
+    """Try candidates, all on the same windows, and go towards the better ones."""
+    import numpy as np
+
+    setup, at = state.setup, state.evolution
+    windows = training_windows(setup.trace, setup.seed, at.generation, setup.windows)
+    tried = candidates(at, setup.population, setup.seed)
+    episodes = [
+        Episode(w, network=_unguarded(applied(base, x)), eta=setup.eta) for x in tried.tolist() for w in windows
+    ]
+    what = f"generation {at.generation + 1} of {setup.generations}"
+    goals, cpu_s = _timed(run(timed_episode, episodes, what))
+    rewards = np.array([g.discounted(setup.betas) for g in goals]).reshape(len(tried), len(windows))
+    gains = (rewards / rewards.mean(axis=0)).mean(axis=1)  # A window with much reward counts no more than others.
+    then = selected(at, tried, gains)
+    cpu_s += state.cpu_s
+    best, best_gain, validation = state.best, state.best_gain, None
+    if then.generation % _VALIDATE_EVERY == 0 or then.generation == setup.generations:
+        validation, more_s = _gain(state, applied(base, then.mean), run)
+        cpu_s += more_s
+        if validation > best_gain:
+            best, best_gain = then.mean, validation
+    row = Generation(then.generation, float(rewards.mean()), float(gains.max()), then.sigma, cpu_s, validation)
+    return replace(state, evolution=then, history=[*state.history, row], best=best, best_gain=best_gain, cpu_s=cpu_s)
+
+
+def _gain(state: LearningState, network: PolicyNetwork, run: Run[Any, Any]) -> tuple[float, float]:
+    """How much more reward than MLF-H it gets on the validation's windows, as a share; and the CPU time."""
+    windows = validation_windows(state.setup.trace, state.setup.seed, state.setup.validation)
+    goals, cpu_s = _timed(run(timed_episode, [Episode(w, network=_unguarded(network)) for w in windows], "validation"))
+    gains = [g.reward() / b - 1 for g, b in zip(goals, state.baseline, strict=True)]
+    return sum(gains) / len(gains), cpu_s
+
+
+def timed_episode(episode: Episode) -> tuple[Goals, float]:
+    """In a process: what came of it, and its CPU time."""
+    began = time.process_time()
+    return carry_out(episode), time.process_time() - began
+
+
+def _timed(results: list[tuple[Goals, float]]) -> tuple[list[Goals], float]:
+    return [goals for goals, _s in results], sum(s for _goals, s in results)
+
+
+def _unguarded(network: PolicyNetwork) -> PolicyNetwork:
+    """In training no input is far from it."""
+    import numpy as np
+
+    return replace(network, low=np.full_like(network.low, -np.inf), high=np.full_like(network.high, np.inf))
+
+
+def _begun(setup: TrainingSetup, base: PolicyNetwork, held_out: Agreement, run: Run[Any, Any]) -> LearningState:
+    windows = validation_windows(setup.trace, setup.seed, setup.validation)
+    goals, cpu_s = _timed(run(timed_episode, [Episode(w, "mlf_h") for w in windows], "MLF-H"))
+    compared: list[SameDecisions] = run(compare_decisions, [Episode(w, network=base) for w in windows[:3]], "agreement")
+    same = SameDecisions(
+        sum(c.decisions for c in compared), sum(c.same_jobs for c in compared), sum(c.same_plan for c in compared)
+    )
+    size = sum(n for _name, n, _step in sizes(base))
+    baseline = [g.reward() for g in goals]
+    state = LearningState(setup, begun(size, SIGMA), [], [0.0] * size, 0.0, 0.0, held_out, same, baseline, cpu_s)
+    gain, more_s = _gain(state, base, run)
+    return replace(state, best_gain=gain, imitation_gain=gain, cpu_s=cpu_s + more_s)
+
+
+def _final(state: LearningState, base: PolicyNetwork, run: Run[Any, Any]) -> PolicyNetwork:
+    """The best network, with the range of what it saw."""
+    import numpy as np
+
+    network = applied(base, state.best)
+    windows = validation_windows(state.setup.trace, state.setup.seed, state.setup.validation)
+    seen = run(seen_columns, [Episode(w, network=_unguarded(network)) for w in windows], "range of the training")
+    low, high = seen_range(np.concatenate(seen), network.scale)
+    return replace(network, low=np.minimum(low, base.low), high=np.maximum(high, base.high))
+
+
+# -- files ------------------------------------------------------------------------------------------------------
+
+
+def _known(setup: TrainingSetup, folder: Path) -> LearningState | None:
+    try:
+        state = msgspec.json.decode((folder / STATE).read_bytes(), type=LearningState)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise LearningError(f"'{folder / STATE}': {error}") from error
+    if replace(state.setup, generations=0) != replace(setup, generations=0):
+        raise LearningError(
+            f"'{folder}' has a training with other settings; name another folder, or give the same settings"
+        )
+    return replace(state, setup=setup)
+
+
+def _write(state: LearningState, folder: Path) -> None:
+    part = folder / f".{STATE}.part"
+    part.write_bytes(msgspec.json.encode(state))
+    os.replace(part, folder / STATE)
+
+
+def save_weights(path: Path, weights: LearnedWeights) -> None:
+    """Write weights, whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(encoded(weights))
+    read_weights(part)
+    os.replace(part, path)
+
+
+def _made_by(state: LearningState) -> MadeBy:
+    setup = state.setup
+    command = f"hocket learn mlf_rl --seed {setup.seed} --generations {setup.generations}"
+    data = "generated windows"
+    if setup.trace:
+        command += f" --trace {Path(setup.trace).name}"
+        data += f" and {Path(setup.trace).name}"
+    notes = {
+        "generation": state.evolution.generation,
+        "gain_on_validation": round(state.best_gain, 4),
+        "agreement_pairs": round(state.held_out.pairs, 4),
+        "betas": list(setup.betas),
+        "eta": setup.eta,
+    }
+    return MadeBy(command, data, setup.seed, time.strftime("%Y-%m-%d", time.gmtime()), notes)
+
+
+# -- processes --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def processes(workers: int, told: Callable[[Progress], None]) -> Iterator[Run[Any, Any]]:
+    """Run functions of plain data in so many processes, none of which is left behind."""
+    with get_context("spawn").Pool(max(1, workers), begin_worker) as pool:  # Its end terminates them.
+
+        def run(function: Callable[[T], R], inputs: Sequence[T], what: str) -> list[R]:
+            found: list[R] = []
+            for result in pool.imap(function, inputs):
+                found.append(result)
+                told(Progress(what, len(found), len(inputs)))
+            return found
+
+        yield run
+
+
+def windows_of(setup: TrainingSetup) -> list[Window]:
+    """All windows of a training, for those that want to see them."""
+    found = [w for g in range(setup.generations) for w in training_windows(setup.trace, setup.seed, g, setup.windows)]
+    return found + validation_windows(setup.trace, setup.seed, setup.validation)
