@@ -105,7 +105,8 @@ def test_a_job_shows_why_its_curve_its_story_and_its_log_as_it_grows(tab: Tab, c
     page.wait_for_selector(".story li")
     assert page.locator(".why .lead").inner_text() == controller.call("GET", "/v1/jobs/net/why")["now"]
     assert "started" in page.locator(".story").inner_text()
-    tab.awaits("/acc over time, at last .*goal >= 100%/.test(document.querySelector('.chart canvas').ariaLabel)")
+    label = "document.querySelector('.chart canvas').ariaLabel"
+    tab.awaits(f"/^acc over time, at last .*goal >= 100%, believed to be [0-9.]+ ± /.test({label})")
     page.wait_for_selector(".line .ansi-fg-2")
     seen = page.evaluate(LAST_EPOCH)
     tab.awaits(f"seen => {LAST_EPOCH} > seen", seen)

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from hocket.estimators import quality
 from hocket.model.job_spec import shown_spec
 from hocket.model.shortage import Shortages, Wait, wait_of
 from hocket.model.snapshot import Snapshot
@@ -158,6 +159,7 @@ def shown(
             {"at_s": p.at_s, "epoch": p.epoch, "step": p.step, "metrics": _finite(p.metrics)}
             for p in (record.curve.points if record.curve is not None else ())
         ],
+        "predicted": predicted(view),
         "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
         "use": use,
         "warnings": [
@@ -166,6 +168,18 @@ def shown(
             *(ignored_options(record.job, policy) if view is not None else ()),
         ],
     }
+
+
+def predicted(view: JobView | None) -> list[dict[str, float]]:
+    """How the metric of its goal is believed to go on, if the job runs: as its last epochs or steps took."""
+    if view is None or not view.size or view.job.goal is None or not view.observations:
+        return []
+    last = view.observations[-1]
+    done, ran_s = last.epoch or last.step, view.ran_at(last.at_s)
+    points = quality.foreseen(view.beliefs, view.job.goal, done)
+    at = [(last.at_s + (p.x - done) * ran_s / done, p) for p in points]
+    unit = "epoch" if last.epoch else "step"
+    return [{"at_s": at_s, "epoch": 0, "step": 0, unit: p.x, "value": p.mean, "sd": p.sd} for at_s, p in at]
 
 
 def _finite(metrics: dict[str, float]) -> dict[str, float | None]:
