@@ -141,14 +141,14 @@ def refitted(beliefs: Beliefs, goal: Goal, epoch: int, value: float, done_s: flo
     return replace(beliefs, run_s=run_s, quality=Curve(tuple(own + beyond)))
 
 
-def foreseen(beliefs: Beliefs, goal: Goal, done: int) -> list[Point]:
-    """How the metric of a goal is believed to go on after so many epochs (or steps): to the goal, at most as far again.
+def foreseen(points: list[Point], goal: Goal) -> list[Point]:
+    """How the metric of a goal will go on after these values by epochs (or steps): to the goal, at most as far again.
 
     Where the curve never gets to the goal, half as far again.
     """
-    points = [p for p in (beliefs.quality.points if beliefs.quality is not None else ()) if p.seen]
-    if len(points) < _ENOUGH or done < 1:
+    if len(points) < _ENOUGH:
         return []
+    done = points[-1].x
     rises, best = goal.relation == ">=", _best_conceivable(goal, points)
     found = _fit_of(tuple((p.x, best - p.mean if rises else p.mean - best) for p in spread_out(points, _MOST)))
     if found is None:

@@ -6,12 +6,16 @@ from hocket.model.criterion import parse
 from hocket.model.event import EpochEnded
 from hocket.policies import find
 from hocket.service.plan_ahead import AheadGpus, plan_ahead
+from hocket.service.record import Record
 from hocket.service.rows import predicted
 from hocket.service.tokens import Role, Token
 from hocket.testing.builders import cluster, job, submitted
 from hocket.testing.harness import Harness
 
 ADMIN, ANA = Token("a", Role.ADMIN, ""), Token("u", Role.USER, "", owner="ana")
+
+NET = job("net", criterion=parse("acc >= 95%"))
+RECORD = Record(1, NET, 0.0)  # Of its reports, those that the view has are enough.
 
 
 def test_believed_ends_and_gpus_that_are_not_free_yet_are_known():
@@ -31,13 +35,13 @@ def test_believed_ends_and_gpus_that_are_not_free_yet_are_known():
 
 def test_a_metric_goes_on_as_it_is_believed_to_with_its_band():
     harness = Harness.of(find("fifo").bound(), cluster("1x1"))
-    harness.tell(submitted(job("net", criterion=parse("acc >= 95%"))))
+    harness.tell(submitted(NET))
     harness.answer()
-    assert predicted(harness.snapshot.jobs["net"]) == []
+    assert predicted(RECORD, harness.snapshot.jobs["net"]) == []
     for epoch in range(1, 7):
         noise = 0.005 * (-1) ** epoch
         harness.tell(EpochEnded(10.0 * epoch, "net", epoch, {"acc": 1 - 1 / (1 + epoch) + noise}))
-    found = predicted(harness.snapshot.jobs["net"])
+    found = predicted(RECORD, harness.snapshot.jobs["net"])
     assert [p["epoch"] for p in found] == sorted(p["epoch"] for p in found)
     assert found[0]["epoch"] > 6
     assert found[0]["at_s"] == pytest.approx(60.0 + 10.0 * (found[0]["epoch"] - 6))
@@ -47,10 +51,10 @@ def test_a_metric_goes_on_as_it_is_believed_to_with_its_band():
 
 def test_a_metric_that_will_not_get_to_its_goal_goes_on_all_the_same():
     harness = Harness.of(find("fifo").bound(), cluster("1x1"))
-    harness.tell(submitted(job("net", criterion=parse("acc >= 95%"))))
+    harness.tell(submitted(NET))
     harness.answer()
     for epoch in range(1, 41):
         harness.tell(EpochEnded(10.0 * epoch, "net", epoch, {"acc": 0.9 - 0.5 / epoch}))
-    found = predicted(harness.snapshot.jobs["net"])
+    found = predicted(RECORD, harness.snapshot.jobs["net"])
     assert found[-1]["epoch"] == 60
     assert found[-1]["value"] == pytest.approx(0.89, abs=0.01)
