@@ -1,14 +1,16 @@
 """The page in a real Chromium on a real controller: `python -m benchmarks.page [--quick] [--jobs N] [--json]`.
 
-With a long queue: the CPU time of the browser's main thread until the list of jobs is shown, how long its tasks and the
-gaps between its frames are while the list scrolls and jobs change (by the browser's own tracing), and the CPU time of
-the controller by page that is open, while a hundred jobs a second change. Needs Chromium and `pip install playwright`.
+With a long queue, while a hundred and then a thousand jobs a second change: the CPU time of the browser's main thread
+until the list of jobs is shown, how long its tasks and the gaps between its frames are while the list scrolls (by the
+browser's own tracing), and the CPU time of the controller by page that is open. Needs Chromium and `pip install
+playwright`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -25,7 +27,7 @@ from benchmarks.live import Controller, cpu_s
 from benchmarks.machine import Machine, machine, table
 from hocket.service.page_files import page_files
 
-EVENTS = 100  # jobs that change in a second
+RATES = (100, 1000)  # jobs that change in a second
 WHEELS = 120  # turns of the wheel
 FLAGS = ["--no-sandbox", "--disable-gpu"]
 CATEGORIES = [
@@ -44,14 +46,30 @@ class PageFigures(Struct, frozen=True):
     jobs: int
     page_kb: float  # of all files, as they are
     sent_kb: float  # compressed
-    first_view_cpu_s: float  # of the main thread: scripts, style, layout, painting
-    first_view_script_s: float
+    at_rest: FirstView
+    at_rates: list[AtRate]
+    load: float  # of the machine, over the last minute
+
+
+class FirstView(Struct, frozen=True):
+    """From a fresh load until all jobs are in the list, in seconds of CPU time of the main thread."""
+
+    cpu_s: float  # scripts, style, layout, painting
+    script_s: float
+
+
+class AtRate(Struct, frozen=True):
+    """While so many jobs a second change."""
+
+    wanted_a_s: int
+    events_a_s: float  # that there were
+    first: FirstView
     task_p99_ms: float  # of CPU time on the main thread, while it scrolls: a frame waits for one at most
     task_longest_ms: float
     frame_p99_ms: float  # from one frame to the next, in wall time, while it scrolls
     frame_longest_ms: float
     frames: int
-    events_a_s: float
+    page_share: float  # of a core, that the main thread takes while nothing but the events happens
     controller_alone_share: float  # of a core, with these events and no page
     controller_by_page_share: float  # more, for each page
 
@@ -87,23 +105,34 @@ def measured(home: Path, jobs: int, pages: int, seconds: float, command: str) ->
             path = shutil.which("chromium") or shutil.which("google-chrome")
             browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
             page = opened(browser, controller)
-            first = first_view(page, jobs)
-            with Changes(controller) as changes:
-                tasks, frames = scrolling(browser, page)
-                page.context.close()
-                shares = controller_shares(browser, controller, pages, seconds)
-                rate = changes.rate()
+            at_rest = first_view(page, jobs)
+            page.context.close()
+            at_rates = [at_rate(browser, controller, rate, jobs, pages, seconds) for rate in RATES]
             browser.close()
     finally:
         controller.down()
     files = page_files().values()
-    gaps = sorted(1000 * (b - a) for a, b in pairwise(sorted(frames)))
-    tasks.sort()
-    task_p99_ms, frame_p99_ms = quantile(tasks, 0.99), quantile(gaps, 0.99)
     return PageFigures(
         command, machine(), jobs, sum(len(f.body) for f in files) / 1000, sum(len(f.compressed) for f in files) / 1000,
-        first["TaskDuration"], first["ScriptDuration"], task_p99_ms, tasks[-1], frame_p99_ms, gaps[-1],
-        len(frames), rate, shares[0], (shares[1] - shares[0]) / pages,
+        at_rest, at_rates, os.getloadavg()[0],
+    )  # fmt: skip
+
+
+def at_rate(browser: Any, controller: Controller, rate: int, jobs: int, pages: int, seconds: float) -> AtRate:
+    """All of it while so many jobs a second change."""
+    with Changes(controller, rate, jobs) as changes:
+        page = opened(browser, controller)
+        first = first_view(page, jobs)
+        tasks, frames = scrolling(browser, page)
+        page_share = busy_share(page, seconds)
+        page.context.close()
+        shares = controller_shares(browser, controller, pages, seconds)
+        reached = changes.rate()
+    gaps = sorted(1000 * (b - a) for a, b in pairwise(sorted(frames)))
+    tasks.sort()
+    return AtRate(
+        rate, reached, first, quantile(tasks, 0.99), tasks[-1], quantile(gaps, 0.99), gaps[-1], len(frames),
+        page_share, shares[0], (shares[1] - shares[0]) / pages,
     )  # fmt: skip
 
 
@@ -118,8 +147,8 @@ def opened(browser: Any, controller: Controller) -> Any:
     return page
 
 
-def first_view(page: Any, jobs: int) -> dict[str, float]:
-    """Seconds that the main thread was busy with, from a fresh load until all jobs are in the list."""
+def first_view(page: Any, jobs: int) -> FirstView:
+    """What the main thread was busy with, from a fresh load until all jobs are in the list."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})  # CPU time, not wall time
     place = page.url.partition("#")[0]
@@ -128,7 +157,22 @@ def first_view(page: Any, jobs: int) -> dict[str, float]:
     loaded = "many => Number(document.querySelector('.chip .many')?.textContent.replaceAll(',', '') ?? 0) >= many"
     while not page.evaluate(loaded, jobs):
         page.wait_for_timeout(20)
+    found = metrics_of(session)
+    return FirstView(found["TaskDuration"], found["ScriptDuration"])
+
+
+def metrics_of(session: Any) -> dict[str, float]:
+    """Seconds of CPU time of the main thread so far, by what it did."""
     return {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+
+
+def busy_share(page: Any, seconds: float) -> float:
+    """The part of a core that the page's main thread takes."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    before, began = metrics_of(session)["TaskDuration"], time.monotonic()
+    page.wait_for_timeout(1000 * seconds)
+    return (metrics_of(session)["TaskDuration"] - before) / (time.monotonic() - began)
 
 
 def scrolling(browser: Any, page: Any) -> tuple[list[float], list[float]]:
@@ -169,10 +213,11 @@ def share(controller: Controller, seconds: float) -> float:
 
 
 class Changes:
-    """Has so many jobs of the queue held and released, a few at a time, all the while."""
+    """Has so many jobs of the queue a second held and released, some at a time, all the while."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, rate: int, jobs: int) -> None:
         self._controller, self._over, self._done = controller, threading.Event(), 0
+        self._rate, self._names = rate, [f"queued-{n}" for n in range(min(jobs, rate // 5))]
         self._thread = threading.Thread(target=self._change, daemon=True)
 
     def __enter__(self) -> Changes:
@@ -190,10 +235,9 @@ class Changes:
 
     def _change(self) -> None:
         link = self._controller.connect()
-        names = [f"queued-{n}" for n in range(EVENTS // 5)]
-        due = time.monotonic()
+        names, due = self._names, time.monotonic()
         for turn in range(10**9):
-            due += len(names) / EVENTS
+            due = max(due + len(names) / self._rate, time.monotonic() - 1.0)  # What it is behind, it does not make up.
             if self._over.wait(max(0.0, due - time.monotonic())):
                 return
             wish = "resume" if turn % 2 else "pause"
@@ -206,29 +250,41 @@ def quantile(ascending: list[float], share_: float) -> float:
     return ascending[min(len(ascending) - 1, int(share_ * len(ascending)))]
 
 
+def first_row(when: str, jobs: int, first: FirstView) -> tuple[str, str, str]:
+    """A line of the table."""
+    what = f"{when}: first view of {jobs:,} jobs, CPU of the main thread"
+    return what, f"{first.cpu_s:.2f} s", f"{first.script_s:.2f} s in scripts"
+
+
 def text(found: PageFigures) -> str:
     """One page."""
     here = found.machine
     rows = [
         ("all files of the page", f"{found.page_kb:.0f} kB", f"{found.sent_kb:.0f} kB compressed"),
-        (
-            f"first view of {found.jobs:,} jobs, CPU of the main thread",
-            f"{found.first_view_cpu_s:.2f} s",
-            f"{found.first_view_script_s:.2f} s in scripts",
-        ),
-        ("tasks while scrolling, CPU, p99", f"{found.task_p99_ms:.1f} ms", f"longest {found.task_longest_ms:.1f} ms"),
-        (
-            f"from frame to frame while scrolling, wall time, p99 of {found.frames:,}",
-            f"{found.frame_p99_ms:.1f} ms",
-            f"longest {found.frame_longest_ms:.1f} ms",
-        ),
-        (
-            f"controller, for each open page, at {found.events_a_s:.0f} events a second",
-            f"{found.controller_by_page_share:.2%} of a core",
-            f"{found.controller_alone_share:.1%} without a page",
-        ),
+        first_row("nothing changes", found.jobs, found.at_rest),
     ]
-    head = f"{found.command} · {here.cores} cores, Python {here.python}, {here.date}"
+    for at in found.at_rates:
+        events = f"{at.events_a_s:.0f} events a second"
+        rows += [
+            first_row(events, found.jobs, at.first),
+            (
+                f"{events}: tasks while scrolling, CPU, p99",
+                f"{at.task_p99_ms:.1f} ms",
+                f"longest {at.task_longest_ms:.1f} ms",
+            ),
+            (
+                f"{events}: from frame to frame while scrolling, wall time, p99 of {at.frames:,}",
+                f"{at.frame_p99_ms:.1f} ms",
+                f"longest {at.frame_longest_ms:.1f} ms",
+            ),
+            (f"{events}: the page's main thread", f"{at.page_share:.1%} of a core", ""),
+            (
+                f"{events}: controller, for each open page",
+                f"{at.controller_by_page_share:.2%} of a core",
+                f"{at.controller_alone_share:.1%} without a page",
+            ),
+        ]
+    head = f"{found.command} · {here.cores} cores, Python {here.python}, {here.date}, load {found.load:.0f}"
     return "\n".join([head, *table(("", "", ""), rows)])
 
 

@@ -141,6 +141,24 @@ def refitted(beliefs: Beliefs, goal: Goal, epoch: int, value: float, done_s: flo
     return replace(beliefs, run_s=run_s, quality=Curve(tuple(own + beyond)))
 
 
+def foreseen(points: list[Point], goal: Goal) -> list[Point]:
+    """How the metric of a goal will go on after these values by epochs (or steps): to the goal, at most as far again.
+
+    Where the curve never gets to the goal, half as far again.
+    """
+    if len(points) < _ENOUGH:
+        return []
+    done = points[-1].x
+    rises, best = goal.relation == ">=", _best_conceivable(goal, points)
+    found = _fit_of(tuple((p.x, best - p.mean if rises else p.mean - best) for p in spread_out(points, _MOST)))
+    if found is None:
+        return []
+    at = found.epochs_to(abs(best - goal.target))
+    last = 1.5 * done if at is None or at <= done else min(at, 2.0 * done)
+    ahead = [done + (last - done) * n / _FORESEEN for n in range(1, _FORESEEN + 1)]
+    return [Point(x, best - found.missing(x) if rises else best + found.missing(x), found.rms) for x in ahead]
+
+
 def _best_conceivable(goal: Goal, points: Sequence[Point]) -> float:
     """The best possible value: 1 for shares that shall rise, 0 for a loss, else well beyond all values so far."""
     values = [goal.target, *(p.mean for p in points)]

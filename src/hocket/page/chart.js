@@ -7,6 +7,7 @@ import { clock, duration, kindOf, number, plain } from "./text.js";
 const AXIS = 20;
 const STRIP = 26; // of attempts
 const RIGHT = 12;
+const BAND = 1.96; // standard deviations around a prediction
 
 /** The goal in a criterion such as `acc >= 95% within 1h`; null if it has none. */
 export function goalOf(until) {
@@ -18,6 +19,7 @@ export function goalOf(until) {
 export class Chart {
   constructor() {
     this.points = []; // {at_s, value, epoch, step}
+    this.predicted = []; // {at_s, value, sd}: how it is believed to go on
     this.goal = null;
     this.attempts = [];
     this.range = [0, 1];
@@ -67,6 +69,7 @@ export class Chart {
     const { left, width } = this._frame;
     const values = this.points.map((point) => point.value);
     if (this.goal) values.push(this.goal.value);
+    for (const { value, sd } of this.predicted) values.push(value - BAND * sd, value + BAND * sd);
     let [least, most] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
     const margin = (most - least) * 0.08 || Math.abs(most) * 0.1 || 1;
     [least, most] = [least - margin, most + margin];
@@ -96,6 +99,7 @@ export class Chart {
       context.textAlign = "left";
       context.fillText(plain(`goal ${this.goal.said}`), left + 6, at + (at - top < 16 ? 9 : -9));
     }
+    this._drawPredicted(context, colour, y);
     context.strokeStyle = colour("accent");
     context.lineWidth = 2;
     context.lineJoin = "round";
@@ -130,6 +134,24 @@ export class Chart {
     }
   }
 
+  /** How it is believed to go on, with a band in which 95 % of the values are. */
+  _drawPredicted(context, colour, y) {
+    if (!this.predicted.length) return;
+    const last = this.points[this.points.length - 1];
+    const course = [{ ...last, sd: 0 }, ...this.predicted.filter(({ at_s }) => at_s > last.at_s)];
+    const line = (sign) => course.map(({ at_s, value, sd }) => [this._x(at_s), y(value + sign * BAND * sd)]);
+    context.fillStyle = colour("accent-soft");
+    context.beginPath();
+    for (const [px, py] of [...line(1), ...line(-1).reverse()]) context.lineTo(px, py);
+    context.fill();
+    context.strokeStyle = colour("accent");
+    context.setLineDash([3, 4]);
+    context.beginPath();
+    for (const [px, py] of line(0)) context.lineTo(px, py);
+    context.stroke();
+    context.setLineDash([]);
+  }
+
   _isBetweenAttempts(from_s, until_s) {
     return this.attempts.some((attempt) => attempt.started_s !== null && attempt.started_s > from_s && attempt.started_s <= until_s);
   }
@@ -146,7 +168,7 @@ export class Chart {
     for (const attempt of this.attempts) {
       if (attempt.started_s === null) continue;
       const x = this._x(attempt.started_s);
-      const end = this._x(attempt.ended_s ?? this.range[1]);
+      const end = this._x(attempt.ended_s ?? this.now_s ?? this.range[1]);
       const kind = attempt.ended_s === null ? "running" : /^(failed|lost)/.test(attempt.how) ? "failed" : kindOf(attempt.how) === "over" ? "held" : kindOf(attempt.how);
       context.fillStyle = colour(`${kind}-fill`);
       context.beginPath();

@@ -201,6 +201,7 @@ export class JobView {
     const { chart } = this;
     const end_s = row.ended_s ?? this.store.now_s();
     chart.range = [row.submitted_s, Math.max(end_s, row.submitted_s + 1)];
+    chart.now_s = end_s;
     chart.metric = this.metric;
     const goal = goalOf(row.until);
     chart.goal = goal !== null && goal.metric === this.metric ? goal : null;
@@ -210,7 +211,13 @@ export class JobView {
       .map((seen) => ({ at_s: seen.at_s, value: seen.metrics[this.metric], epoch: seen.epoch, step: seen.step }))
       .sort((a, b) => a.at_s - b.at_s);
     const last = chart.points[chart.points.length - 1];
-    chart.canvas.setAttribute("aria-label", last ? `${this.metric} over time, at last ${number(last.value)}${chart.goal ? `, goal ${chart.goal.said}` : ""}` : "Attempts over time");
+    const foreseen = last && chart.goal && !isOver(row) ? this._job?.predicted ?? [] : [];
+    const most_s = end_s + Math.max(end_s - row.submitted_s, 60); // Else what was is squeezed by what may be.
+    chart.predicted = foreseen.filter(({ at_s }) => at_s <= most_s);
+    if (chart.predicted.length) chart.range[1] = Math.max(chart.range[1], chart.predicted[chart.predicted.length - 1].at_s);
+    const end = chart.predicted[chart.predicted.length - 1];
+    const expected = end ? `, believed to be ${number(end.value)} ± ${number(1.96 * end.sd)} at ${clock(end.at_s)}` : "";
+    chart.canvas.setAttribute("aria-label", last ? `${this.metric} over time, at last ${number(last.value)}${chart.goal ? `, goal ${chart.goal.said}` : ""}${expected}` : "Attempts over time");
     chart.draw();
   }
 }

@@ -12,6 +12,7 @@ const LANE = 20;
 const LARGEST_LANE = 30;
 const SMALLEST_LANE = 0.5;
 const IN_SIGHT = 64; // nodes that are all in sight, however small the screen is
+const AHEAD = 0.15; // of the time that is shown may be to come
 const NAME = 11; // pixels that a name needs
 const LEAST_NODE = 5;
 
@@ -57,7 +58,7 @@ export class Lanes {
 
   /** From when to when is shown. */
   range() {
-    const until_s = this.end_s ?? this.store.now_s();
+    const until_s = this.end_s ?? this.store.now_s() + (this.store.ahead?.length ? this.window_s * AHEAD : 0);
     return [until_s - this.window_s, until_s];
   }
 
@@ -108,10 +109,11 @@ export class Lanes {
     context.restore();
     this._drawUtilisation(context, colour);
     if (this.end_s === null) {
+      const now = Math.round(this._x(this.store.now_s())) + 0.5;
       context.strokeStyle = colour("accent");
       context.beginPath();
-      context.moveTo(left + frame.width + 0.5, AXIS);
-      context.lineTo(left + frame.width + 0.5, Math.min(frame.height, offset + layout.height));
+      context.moveTo(now, AXIS);
+      context.lineTo(now, Math.min(frame.height, offset + layout.height));
       context.stroke();
     }
   }
@@ -194,6 +196,28 @@ export class Lanes {
         }
         const gap = height >= 6 ? 2 : height >= 2.5 ? 0.5 : 0;
         this._drawSpan(context, colour, span, hue, this._x(span.from_s), y, this._x(end_s), height - gap, end_s);
+      }
+    }
+    if (this.end_s === null) this._drawAhead(context, colour, lanes, now_s, until_s);
+  }
+
+  /** What is to come: how long a job is believed to hold its GPUs, in outline, and which GPUs are planned for which job next. */
+  _drawAhead(context, colour, lanes, now_s, until_s) {
+    for (const ahead of this.store.ahead ?? []) {
+      const span = { ...ahead, ahead, attempt: 0, from_s: now_s, until_s: ahead.until_s, how: "" };
+      const [x, end] = [this._x(now_s), this._x(Math.min(ahead.until_s ?? Infinity, until_s))];
+      for (const gpu of end - x > 2 ? ahead.gpus : []) {
+        const lane = lanes.get(gpu);
+        if (lane === undefined) continue;
+        const [y, height] = [lane[0], lane[1] - (lane[1] >= 6 ? 2 : 0)];
+        this._boxes.push([x, y, end - x, height, span, until_s]);
+        context.fillStyle = context.strokeStyle = colour(`hue-${hueOf(this.by === "owner" ? ahead.owner : ahead.job)}`);
+        context.globalAlpha = 0.25;
+        context.fillRect(x, ahead.is_next ? y + height / 2 : y, end - x, ahead.is_next ? height / 2 : height);
+        context.globalAlpha = 1;
+        if (height >= 6) context.strokeRect(x + 0.5, y + 0.5, end - x - 1, height - 1);
+        context.fillStyle = colour("text");
+        if (ahead.is_next && height >= 12) context.fillText(shortened(context, plain(`next: ${ahead.job}`), end - x - 8), x + 4, y + height / 2 + 0.5);
       }
     }
   }
@@ -296,6 +320,12 @@ export class Lanes {
     this.tip.hidden = found === null;
     if (found === null) return;
     const [, , , , span, end_s] = found;
+    if (span.ahead) {
+      const { job, owner, is_next, until_s } = span.ahead;
+      this.tip.replaceChildren(h("strong", {}, job), h("div", {}, owner), is_next ? h("div", {}, "has these GPUs next, by the plan") : "", until_s === null ? "" : h("div", {}, `believed to end at ${clock(until_s)}, in ${duration(until_s - this.store.now_s())}`));
+      this._placeTip(event);
+      return;
+    }
     const state = span.until_s === null ? (span.starts ? "starts" : "runs") : span.how || "ended";
     this.tip.replaceChildren(
       h("strong", {}, span.job),
@@ -304,6 +334,10 @@ export class Lanes {
       h("div", {}, `${clock(span.from_s)} – ${span.until_s === null ? "now" : clock(span.until_s)} (${duration(end_s - span.from_s)})`),
       h("div", {}, state),
     );
+    this._placeTip(event);
+  }
+
+  _placeTip(event) {
     const frame = this.element.getBoundingClientRect();
     const [x, y] = [event.clientX - frame.left, event.clientY - frame.top];
     this.tip.style.left = `${Math.max(4, Math.min(x + 14, frame.width - this.tip.offsetWidth - 6))}px`;

@@ -108,9 +108,11 @@ export class Log {
         return;
       }
       if (part.attempt !== 0) this._of = part.attempt;
-      if (isFirst && part.bytes.length) this._first = part.next - part.bytes.length;
+      const begins = part.next - part.bytes.length;
+      const skipped = isFirst && begins > 0 ? beforeWholeLine(part.bytes) : 0;
+      if (isFirst && part.bytes.length) this._first = begins + skipped;
       if (part.bytes.length || part.next) this._next = part.next;
-      this._add(this._decoder.decode(part.bytes, { stream: true }), isFirst && this._first > 0);
+      this._add(this._decoder.decode(part.bytes.subarray(skipped), { stream: true }));
     } catch {
       // The controller is away, or the agent that has the log: it is asked for again.
     } finally {
@@ -118,15 +120,14 @@ export class Log {
     }
   }
 
-  /** More text at the end; `isCut`: it begins in the middle of a line. */
-  _add(text, isCut) {
+  /** More text at the end. */
+  _add(text) {
     if (!text) {
       this._draw();
       return;
     }
     if (this._rest !== "") this.lines.pop();
     const found = (this._rest + text).split("\n");
-    if (isCut && found.length > 1) found.shift();
     this._rest = found[found.length - 1];
     if (this._rest === "") found.pop();
     if (this._rest.length > LONGEST_REST) this._rest = ""; // What comes next is shown as a line of its own.
@@ -156,13 +157,13 @@ export class Log {
     const from = Math.max(0, end - PART);
     const { bytes } = await logPart(this.id, from, end - from, this._of);
     if (this._first !== end) return;
-    const texts = new TextDecoder().decode(bytes).split("\n");
-    if (from > 0 && texts.length > 1) texts.shift();
+    const skipped = from > 0 ? beforeWholeLine(bytes) : 0;
+    const texts = new TextDecoder().decode(bytes.subarray(skipped)).split("\n");
     if (texts[texts.length - 1] === "") texts.pop();
     const earlier = [];
     this._push(earlier, texts);
     this.lines = [...earlier, ...this.lines];
-    this._first = from;
+    this._first = from + skipped;
     const { element } = this.list;
     const top = element.scrollTop;
     this._search(false);
@@ -225,6 +226,12 @@ export class Log {
   _sayHits() {
     setText(this.hits, this._query ? (this.found.length ? `${this.at + 1} of ${number(this.found.length)} lines` : "not found") : "");
   }
+}
+
+/** Where the first line begins that is whole; 0 where a line is longer than all of this, which is shown in parts then. */
+function beforeWholeLine(bytes) {
+  const end = bytes.indexOf(10) + 1;
+  return end < bytes.length ? end : 0;
 }
 
 /** What is seen of a line, in lower case; worked out when it is first searched. */

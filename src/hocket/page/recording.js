@@ -40,6 +40,7 @@ export class RecordedRun {
     if (first === "status") return this.data.status;
     if (first === "nodes") return { nodes: this.data.nodes };
     if (first === "owners") return { owners: this.data.owners };
+    if (first === "ahead") return { ahead: [] };
     if (first === "gpus") return this._held();
     if (first === "cycles") return { buckets: this.data.past.buckets };
     if (first === "at") return this._past(rest[0] === undefined ? null : Number(rest[0]), parameters.get("time"));

@@ -24,6 +24,7 @@ export class Store extends EventTarget {
     this.jobs = new Map(); // id → row, in the order of submission
     this.spans = new Map(); // attempt and job → {job, owner, attempt, gpus, from_s, until_s, how, starts}
     this.nodes = [];
+    this.ahead = []; // {job, owner, gpus, is_next, until_s}: what is known of the time to come
     this.owners = [];
     this.status = null;
     this.token = null;
@@ -211,13 +212,14 @@ export class Store extends EventTarget {
     if (now_ms < (this._notBefore_ms ?? 0)) return;
     try {
       const withNodes = now_ms - (this._nodes_ms ?? 0) > NODES_MS;
-      const [status, owners, nodes] = await Promise.all([
-        get("v1/status"), get("v1/owners"), withNodes ? get("v1/nodes") : null,
+      const [status, owners, { ahead }, nodes] = await Promise.all([
+        get("v1/status"), get("v1/owners"), get("v1/ahead"), withNodes ? get("v1/nodes") : null,
       ]);
       const took_ms = performance.now() - now_ms;
       this._notBefore_ms = performance.now() + Math.min(took_ms * LEISURE, RAREST_MS);
       this._setStatus(status);
       this.owners = owners.owners;
+      this.ahead = ahead;
       if (nodes !== null) [this.nodes, this._nodes_ms] = [nodes.nodes, now_ms];
       this._forget();
       this.changed();

@@ -193,18 +193,21 @@ export class StudyView extends Asking {
   }
 
   _showTrials(courses, names, metric) {
+    const focused = this.trials.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     fill(this.trials, wideTable("Trials", ["Trial", metric, "Units", ...names, "Job"], courses.slice(0, this.most).map(({ trial, value }) => {
       const row = this.store.jobs.get(trial.job);
-      const point = { onpointerenter: () => this._point(trial), onpointerleave: () => this._point(null), onfocusin: () => this._point(trial), onfocusout: () => this._point(null) };
+      const point = { onpointerenter: () => this._point(trial), onpointerleave: () => this._point(null), onfocusin: () => this._point((this._focused = trial)), onfocusout: () => this._point((this._focused = null)) };
       return h("tr", point, h("th", { scope: "row" }, trial.number), h("td", {}, value === undefined ? "–" : number(value)), h("td", {}, `${number(trial.results.length ? trial.results[trial.results.length - 1][0] : 0)} of ${number(trial.asked)}`),
         names.map((name) => h("td", {}, name in trial.config ? valueText(trial.config[name]) : "–")),
         h("td", {}, trial.job ? h("a", { href: `#/jobs/${encodeURIComponent(trial.job)}` }, trial.job) : "–", row ? ` ${row.state}` : "", trial.failed ? h("span", { class: "trouble" }, ` failed: ${trial.failed}`) : null));
     })));
+    if (focused !== null) [...this.trials.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus(); // It is another element now.
     this.more.hidden = courses.length <= this.most;
     setText(this.more, `Show all ${number(courses.length)}`);
   }
 
-  _point(trial) {
+  _point(pointed) {
+    const trial = pointed ?? this._focused ?? null;
     this.lines.pointed = this.curves.pointed = trial?.number;
     setText(this.pointed, trial ? told(trial) : "");
     this.lines.draw();

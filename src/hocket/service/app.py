@@ -51,6 +51,7 @@ from hocket.service.owners import OwnerError, OwnerSpec, owner_row, owner_rows, 
 from hocket.service.page import add_page
 from hocket.service.page_sessions import PageSessions
 from hocket.service.permissions import Permissions
+from hocket.service.plan_ahead import plan_ahead
 from hocket.service.request_guard import IS_VALID, RequestGuard
 from hocket.service.secret_store import KeyFile, SecretStore
 from hocket.service.studies import Studies
@@ -344,6 +345,12 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         since_s = now_s - 3600.0 if since_s is None else since_s
         held = api.gpu_history.since(since_s, api.engine.catalogue.listed(), caller(request))
         return answer({"now_s": now_s, "since_s": since_s, "held": held})
+
+    @app.get("/v1/ahead")
+    def ahead(request: Request) -> Response:
+        """Which GPUs jobs will hold, as far as it is planned or believed."""
+        now_s = api.engine.now_s()
+        return answer({"now_s": now_s, "ahead": plan_ahead(api.engine.snapshot, now_s, caller(request))})
 
     @app.post("/v1/nodes/{node:text}/drain", openapi_extra=body_of(schema_of(DrainSpec)))
     async def drain_node(node: str, request: Request) -> Response:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -35,6 +36,7 @@ from hocket.service.secret_store import SecretStore
 CALL_LIMIT = 1000  # jobs or arrays in one call
 _WHOLE = 500  # jobs of a call that are taken in by one cycle; more come in parts, or others would wait for all of them
 _PART = 250  # jobs in such a part
+_PATTERN = "*?["  # characters of a name that stands for several
 _CHECKED = 100  # jobs of an array that are checked before they are submitted
 
 
@@ -202,7 +204,8 @@ class Intake:
         """Each job, with its id and after others by their ids, and why it is refused, or nothing."""
         whole = self._cluster(snapshot)
         number = snapshot.submissions
-        for request in requests:
+        for said in requests:
+            request = self._with_matches(said, snapshot)
             name = request.job.id or self._made_up_name(request.job, number)
             for asked in request.jobs(name):
                 job = self._with_ids(asked, snapshot)
@@ -239,6 +242,22 @@ class Intake:
     def _id_of(self, name: str) -> str:
         """The newest job with a name, among those of this cycle too."""
         return self._renamed.get(name) or self._engine.catalogue.names.id_of(name)
+
+    def _with_matches(self, request: JobRequest, snapshot: Snapshot) -> JobRequest:
+        """After all live jobs, and those that came before it, whose name matches a pattern; as commands mean it.
+
+        A pattern that nothing matches stays, and is refused as a name that no job has.
+        """
+        job = request.job
+        if not any(c in name for name in job.predecessors for c in _PATTERN):
+            return request
+        known = [*snapshot.jobs, *sorted(self._coming)]
+
+        def matching(names: tuple[str, ...]) -> tuple[str, ...]:
+            found = [[n for n in known if fnmatchcase(n, name)] if name not in known else [name] for name in names]
+            return tuple(dict.fromkeys(n for name, some in zip(names, found, strict=True) for n in some or [name]))
+
+        return replace(request, job=replace(job, after=matching(job.after), after_any=matching(job.after_any)))
 
     def _with_ids(self, job: Job, snapshot: Snapshot) -> Job:
         """The job under an id of its own, if its name was used before by jobs that have ended; after others by id."""

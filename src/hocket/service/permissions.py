@@ -29,6 +29,7 @@ PERMISSIONS: Mapping[str, Roles] = {
     "DELETE /v1/page/session": _SEE,
     "POST /v1/page/links": _SEE,
     "GET /v1/gpus": _SEE,
+    "GET /v1/ahead": _SEE,
     "GET /openapi.json": _ANY_TOKEN,
     "GET /v1/token": _ANY_TOKEN,
     "GET /metrics": _SEE,

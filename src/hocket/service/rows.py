@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import isfinite
 from shlex import quote
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from hocket.estimators import quality
+from hocket.model.curve import Point
 from hocket.model.job_spec import shown_spec
 from hocket.model.shortage import Shortages, Wait, wait_of
 from hocket.model.snapshot import Snapshot
@@ -158,6 +161,7 @@ def shown(
             {"at_s": p.at_s, "epoch": p.epoch, "step": p.step, "metrics": _finite(p.metrics)}
             for p in (record.curve.points if record.curve is not None else ())
         ],
+        "predicted": predicted(record, view),
         "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
         "use": use,
         "warnings": [
@@ -166,6 +170,32 @@ def shown(
             *(ignored_options(record.job, policy) if view is not None else ()),
         ],
     }
+
+
+def predicted(record: Record, view: JobView | None) -> list[dict[str, float]]:
+    """How the metric of its goal will go on, if the job runs; an epoch or step takes as long as those before did.
+
+    From what it has reported, for not every policy has beliefs.
+    """
+    goal = record.job.goal
+    if view is None or not view.size or goal is None or not view.observations:
+        return []
+    reports = [*(record.curve.points if record.curve is not None else ()), *view.observations]
+    unit = "epoch" if view.observations[-1].epoch else "step"
+    values = {getattr(r, unit): r.metrics[goal.metric] for r in reports if goal.metric in r.metrics}
+    seen = [Point(float(x), value, 0.0, 1) for x, value in sorted(values.items()) if x >= 1 and isfinite(value)]
+    last, ran_s = view.observations[-1], view.ran_at(view.observations[-1].at_s)
+    return [
+        {
+            "at_s": last.at_s + (p.x / seen[-1].x - 1) * ran_s,
+            "epoch": 0,
+            "step": 0,
+            unit: p.x,
+            "value": p.mean,
+            "sd": p.sd,
+        }
+        for p in quality.foreseen(seen, goal)
+    ]
 
 
 def _finite(metrics: dict[str, float]) -> dict[str, float | None]:

@@ -128,3 +128,24 @@ def test_what_a_form_needs_is_told_of_every_field(client):
     assert fields["warm"]["reads"] == "flag"
     assert "export_all" not in fields
     assert client.post("/v1/jobs?check=perhaps", {"options": [{}]}).status == 422
+
+
+def test_a_pattern_in_after_means_all_live_jobs_that_match(client):
+    jobs = [{"id": name, "command": ["true"], "cwd": "/"} for name in ("sweep-0", "sweep-1", "other")]
+    assert client.post("/v1/jobs", {"jobs": jobs}).status == 200
+    found = checked(client, command="true", after=["sweep-*"], after_any=["o?her"])
+    assert (found["refused"], found["job"]["after"]) == ("", ["sweep-0", "sweep-1"])
+    assert found["job"]["after_any"] == ["other"]
+    assert "'sweep-*'" in found["command_line"], "it is written as it was said"
+    assert checked(client, command="true", after=["nope-*"])["problems"]["after"].endswith("there is no 'nope-*'")
+    options = {"command": "true", "name": "sweep", "array": "2", "after": ["sweep-*"]}
+    told = client.post(
+        "/v1/jobs",
+        {"options": [options | {"name": "sweep-all"}, {"command": "true", "name": "last", "after": ["sweep-all-*"]}]},
+    )
+    assert [job["refused"] for job in told.json()["jobs"]] == ["", "", ""]
+    made = {
+        name: client.get(f"/v1/jobs/{name}").json()["job"]["after"] for name in ("sweep-all-0", "sweep-all-1", "last")
+    }
+    assert made["sweep-all-0"] == made["sweep-all-1"] == ["sweep-0", "sweep-1"], "an array does not wait for itself"
+    assert made["last"] == ["sweep-all-0", "sweep-all-1"]

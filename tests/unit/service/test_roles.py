@@ -92,6 +92,7 @@ MAY = {
     "POST /v1/nodes/{node:text}/reserve": "a---", "POST /v1/nodes/{name:text}/unreserve": "a---",
     "GET /v1/tokens": "a---", "POST /v1/tokens": "a---", "POST /v1/tokens/{name:text}/revoke": "a---",
     "GET /": "auwr", "GET /page/{name:path}": "auwr", "POST /v1/page/session": "auwr", "GET /v1/gpus": "au-r",
+    "GET /v1/ahead": "au-r",
     "POST /v1/page/links": "au-r", "DELETE /v1/page/session": "au-r",
     "POST /v1/agents/hello": "a-w-", "POST /v1/agents/{session}/alive": "a-w-",
     "POST /v1/agents/{session}/reports": "a-w-", "GET /v1/agents/{session}/orders": "a-w-",
