@@ -46,7 +46,7 @@ STATE, WEIGHTS, IMITATION, RECORDS = "training.json", "weights.json", "imitation
 SIGMA = 0.5
 # What evolves, and how far one step of it goes. The hidden layer stays as imitation left it.
 STEPS = {"linear": 1.0, "hosts": 0.5, "gpu": 1.5, "leaving": 1.0, "missing": 3.0}
-_VALIDATE_EVERY = 6
+_VALIDATE_EVERY = 10
 _HELD_OUT = 0.25  # of the records: agreement is measured on these
 T = TypeVar("T")
 R = TypeVar("R")
@@ -66,8 +66,8 @@ class TrainingSetup(Struct, frozen=True):
     given_records: tuple[str, ...] = ()
     generations: int = 60
     population: int = 10
-    windows: int = 3  # of each candidate in a generation
-    validation: int = 8
+    windows: int = 2  # of each candidate in a generation
+    validation: int = 6
     betas: tuple[float, float, float, float, float] = BETAS
     eta: float = ETA
 

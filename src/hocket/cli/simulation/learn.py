@@ -36,7 +36,7 @@ def learn(
     seed: Seed = 0,
     generations: Annotated[int, typer.Option(min=0, help="Of reinforcement; 0: imitation only.")] = 60,
     population: Annotated[int, typer.Option(min=4, help="Candidates in a generation.")] = 10,
-    windows: Annotated[int, typer.Option(min=1, help="Windows on which each candidate is tried.")] = 3,
+    windows: Annotated[int, typer.Option(min=1, help="Windows on which each candidate is tried.")] = 2,
     search_betas: Annotated[
         int, typer.Option(min=0, help="Trials of the search for the reward's weights; 0: those of the paper.")
     ] = 0,
