@@ -17,7 +17,7 @@ from hocket.learn.reward import Goals, run_window
 from hocket.learn.windows import Window, workload_of
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
-from hocket.policies.mlfs.mlf_rl import decide_with
+from hocket.policies.mlfs.mlf_rl import MlfRl, decide_with
 from hocket.policies.mlfs.network import PolicyNetwork
 from hocket.policies.registry import BoundPolicy, find
 
@@ -43,6 +43,7 @@ def carry_out(episode: Episode) -> Goals:
 
 def with_network(policy: BoundPolicy, network: PolicyNetwork) -> BoundPolicy:
     """mlf_rl with this network instead of a file."""
+    assert isinstance(policy.params, MlfRl)
     return replace(policy, decide=partial(decide_with, params=policy.params, network=network))
 
 

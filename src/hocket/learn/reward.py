@@ -19,11 +19,11 @@ from msgspec import Struct
 from hocket.control.ports import Header
 from hocket.executors.simulated import simulate
 from hocket.executors.simulated.beliefs import parse_beliefs
+from hocket.learn.own_history import JOURNAL, history_workload
 from hocket.learn.windows import Window, workload_of
 from hocket.policies.registry import BoundPolicy
 from hocket.reports.mlfs_run import LiveJob, RunStatistics
 from hocket.reports.simulation import rare_garbage_collection
-from hocket.workloads.mlfs import EPOCHS
 
 BETAS = (0.5, 0.55, 0.25, 0.15, 0.15)  # of the paper
 ETA = 0.95
@@ -80,18 +80,20 @@ def run_window(
     around: Callable[[BoundPolicy], BoundPolicy] = lambda p: p,
 ) -> Goals:
     """Simulate a window to its end."""
-    tasks = workload_of(window)
+    tasks = history_workload(window) if window.kind == JOURNAL else workload_of(window)
     graphs = {s.job.id: s.job.tasks for s in tasks.submissions if s.job.tasks is not None}
     uses = {s.job.id: s.truth.gpu_use for s in tasks.submissions}
     workload = workload_of(window, whole) if whole else tasks
-    watch = _Watch(Header(policy.policy.name, policy.settings, window.nodes, window.seed, window.name), graphs, uses)
+    nodes = tasks.nodes
+    watch = _Watch(Header(policy.policy.name, policy.settings, nodes, window.seed, window.name), graphs, uses)
     watch.eta = eta
     with rare_garbage_collection():
         beliefs = parse_beliefs(window.beliefs)
-        ran = simulate(workload, window.nodes, around(policy), seed=window.seed, beliefs=beliefs, journal=watch)
+        ran = simulate(workload, nodes, around(policy), seed=window.seed, beliefs=beliefs, journal=watch)
     found = watch.played(ran.decision_s)
     jobs = len(tasks.submissions)
-    exchanged_tib = EPOCHS * sum(e.mib for g in graphs.values() for e in g.edges) / 1024.0**2
+    epochs = {s.job.id: s.truth.epochs for s in tasks.submissions}
+    exchanged_tib = sum(epochs[name] * e.mib for name, g in graphs.items() for e in g.edges) / 1024.0**2
     alone_s = sum(s.truth.run_s for s in tasks.submissions) / jobs
     share = found.sent_tib / exchanged_tib if exchanged_tib else 0.0
     deadlines, accuracies, accuracy = watch.later

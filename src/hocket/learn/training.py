@@ -31,10 +31,11 @@ from hocket.learn.episodes import (
 )
 from hocket.learn.evolution import Evolution, begun, candidates, selected
 from hocket.learn.imitation import Agreement, Recorded, agreement, imitate, read_record, seen_range, together
+from hocket.learn.own_history import history_windows
 from hocket.learn.reward import BETAS, ETA, Goals
 from hocket.learn.windows import Window, training_windows, validation_windows
 from hocket.policies.mlfs.network import PolicyNetwork
-from hocket.policies.mlfs.weights_file import LearnedWeights, MadeBy, encoded, read_weights
+from hocket.policies.mlfs.weights_file import SHIPPED, LearnedWeights, MadeBy, encoded, read_weights
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -46,7 +47,7 @@ STATE, WEIGHTS, IMITATION, RECORDS = "training.json", "weights.json", "imitation
 SIGMA = 0.5
 # What evolves, and how far one step of it goes. The hidden layer stays as imitation left it.
 STEPS = {"linear": 1.0, "hosts": 0.5, "gpu": 1.5, "leaving": 1.0, "missing": 3.0}
-_VALIDATE_EVERY = 6
+_VALIDATE_EVERY = 10
 _HELD_OUT = 0.25  # of the records: agreement is measured on these
 T = TypeVar("T")
 R = TypeVar("R")
@@ -64,12 +65,17 @@ class TrainingSetup(Struct, frozen=True):
     seed: int = 0
     records: int = 12  # windows that are recorded, if no records are given
     given_records: tuple[str, ...] = ()
+    journal: str = ""  # the history of a home, from which weights go on learning; else it begins with imitation
+    weights: str = ""  # where they begin; empty: those shipped
     generations: int = 60
     population: int = 10
-    windows: int = 3  # of each candidate in a generation
-    validation: int = 8
+    windows: int = 2  # of each candidate in a generation
+    validation: int = 6
     betas: tuple[float, float, float, float, float] = BETAS
     eta: float = ETA
+
+
+_USUAL = TrainingSetup()
 
 
 class Generation(Struct, frozen=True):
@@ -111,7 +117,7 @@ def train(setup: TrainingSetup, folder: Path, workers: int, told: Callable[[Prog
     folder.mkdir(parents=True, exist_ok=True)
     known = _known(setup, folder)
     with processes(workers, told) as run:
-        base, held_out = imitated(setup, folder, run)
+        base, held_out = imitated(setup, folder, run) if not setup.journal else begins_with(setup)
         state = known or _begun(setup, base, held_out, run)
         _write(state, folder)
         while state.evolution.generation < setup.generations:
@@ -134,6 +140,25 @@ def imitated(setup: TrainingSetup, folder: Path, run: Run[Any, Any]) -> tuple[Po
     cut = max(1, round(len(found) * (1 - _HELD_OUT)))
     network = imitate(together(found[:cut]), setup.seed)
     return network, agreement(network, together(found[cut:] or found))
+
+
+def begins_with(setup: TrainingSetup) -> tuple[PolicyNetwork, Agreement]:
+    """The network that goes on learning; it imitates nothing."""
+    return read_weights(Path(setup.weights) if setup.weights else SHIPPED).network, Agreement(0, 0.0, 0.0)
+
+
+def generation_windows(setup: TrainingSetup, generation: int) -> list[Window]:
+    """What the candidates of a generation are tried on."""
+    if setup.journal:
+        return history_windows(setup.journal, setup.seed, generation, setup.windows)
+    return training_windows(setup.trace, setup.seed, generation, setup.windows)
+
+
+def validation_of(setup: TrainingSetup) -> list[Window]:
+    """What a training chooses among its own weights by."""
+    if setup.journal:
+        return history_windows(setup.journal, setup.seed, -1, setup.validation, validate=True)
+    return validation_windows(setup.trace, setup.seed, setup.validation)
 
 
 def records_of(setup: TrainingSetup, folder: Path, run: Run[Any, Any]) -> list[Recorded]:
@@ -175,7 +200,7 @@ def next_generation(state: LearningState, base: PolicyNetwork, run: Run[Any, Any
     import numpy as np
 
     setup, at = state.setup, state.evolution
-    windows = training_windows(setup.trace, setup.seed, at.generation, setup.windows)
+    windows = generation_windows(setup, at.generation)
     tried = candidates(at, setup.population, setup.seed)
     episodes = [
         Episode(w, network=_unguarded(applied(base, x)), eta=setup.eta) for x in tried.tolist() for w in windows
@@ -198,7 +223,7 @@ def next_generation(state: LearningState, base: PolicyNetwork, run: Run[Any, Any
 
 def _gain(state: LearningState, network: PolicyNetwork, run: Run[Any, Any]) -> tuple[float, float]:
     """How much more reward than MLF-H it gets on the validation's windows, as a share; and the CPU time."""
-    windows = validation_windows(state.setup.trace, state.setup.seed, state.setup.validation)
+    windows = validation_of(state.setup)
     goals, cpu_s = _timed(run(timed_episode, [Episode(w, network=_unguarded(network)) for w in windows], "validation"))
     gains = [g.reward() / b - 1 for g, b in zip(goals, state.baseline, strict=True)]
     return sum(gains) / len(gains), cpu_s
@@ -222,7 +247,7 @@ def _unguarded(network: PolicyNetwork) -> PolicyNetwork:
 
 
 def _begun(setup: TrainingSetup, base: PolicyNetwork, held_out: Agreement, run: Run[Any, Any]) -> LearningState:
-    windows = validation_windows(setup.trace, setup.seed, setup.validation)
+    windows = validation_of(setup)
     goals, cpu_s = _timed(run(timed_episode, [Episode(w, "mlf_h") for w in windows], "MLF-H"))
     compared: list[SameDecisions] = run(compare_decisions, [Episode(w, network=base) for w in windows[:3]], "agreement")
     same = SameDecisions(
@@ -240,9 +265,12 @@ def _final(state: LearningState, base: PolicyNetwork, run: Run[Any, Any]) -> Pol
     import numpy as np
 
     network = applied(base, state.best)
-    windows = validation_windows(state.setup.trace, state.setup.seed, state.setup.validation)
+    windows = validation_of(state.setup)
     seen = run(seen_columns, [Episode(w, network=_unguarded(network)) for w in windows], "range of the training")
-    low, high = seen_range(np.concatenate(seen), network.scale)
+    asked = np.concatenate(seen)
+    if not len(asked):  # No job ever waited.
+        return network
+    low, high = seen_range(asked, network.scale)
     return replace(network, low=np.minimum(low, base.low), high=np.maximum(high, base.high))
 
 
@@ -280,7 +308,11 @@ def save_weights(path: Path, weights: LearnedWeights) -> None:
 def _made_by(state: LearningState) -> MadeBy:
     setup = state.setup
     command = f"hocket learn mlf_rl --seed {setup.seed} --generations {setup.generations}"
-    data = "generated windows"
+    if (setup.population, setup.windows) != (_USUAL.population, _USUAL.windows):
+        command += f" --population {setup.population} --windows {setup.windows}"
+    data = "generated windows" if not setup.journal else f"journal {Path(setup.journal).name}"
+    if setup.journal:
+        command += f" --from {Path(setup.journal).name}"
     if setup.trace:
         command += f" --trace {Path(setup.trace).name}"
         data += f" and {Path(setup.trace).name}"
@@ -310,9 +342,3 @@ def processes(workers: int, told: Callable[[Progress], None]) -> Iterator[Run[An
             return found
 
         yield run
-
-
-def windows_of(setup: TrainingSetup) -> list[Window]:
-    """All windows of a training, for those that want to see them."""
-    found = [w for g in range(setup.generations) for w in training_windows(setup.trace, setup.seed, g, setup.windows)]
-    return found + validation_windows(setup.trace, setup.seed, setup.validation)

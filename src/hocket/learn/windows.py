@@ -31,7 +31,7 @@ LIMIT = 0.9  # h_r: what of a GPU's time is given away
 MEDIAN_S, SIGMA = 3600.0, 1.0  # run times of generated jobs
 SHORTEST_S, LONGEST_S = 60.0, 86400.0  # run times of the table's jobs that are taken
 GPUS_OF_A_SERVER = 4
-WINDOW_JOBS = 200  # generated ones at load 1: about three days of twenty GPUs
+WINDOW_JOBS = 140  # generated ones at load 1: about two days of twenty GPUs
 TRAINING_WEEKS, OTHER_WEEKS = (6, 7, 8, 9), (12, 13, 14, 15, 16)
 TRAINING_CLUSTERS, OTHER_CLUSTERS = ("6214e9", "11cb48", ""), ("6c71a0", "b436b2")
 Row = tuple[str, str, float, int, float]  # job, owner, when, GPUs, run time
@@ -58,21 +58,19 @@ class Window(Struct, frozen=True):
 
 
 def training_windows(trace: str, seed: int, generation: int, count: int) -> list[Window]:
-    """Windows of one generation: the second of every three is of the table, the third now and then has large jobs."""
-    large = 2 if generation % 3 == 2 else -1
-    return [
-        _training_window(trace if n % 3 == 1 else "", f"{seed}/{generation}/{n}", n % 3 == large) for n in range(count)
-    ]
+    """Windows of one generation. Over the generations one in four is of the table, one in twelve has large jobs."""
+    return [_training_window(trace, f"{seed}/{generation}/{n}", generation * count + n) for n in range(count)]
 
 
-def _training_window(trace: str, name: str, is_large: bool) -> Window:
+def _training_window(trace: str, name: str, number: int) -> Window:
     rng = Random(f"learn/windows/{name}")
-    jobs, count = (rng.randint(35, 45), 16) if is_large else (rng.randint(50, 65), rng.randint(3, 4))
+    is_large = number % 12 == 11
+    jobs, count = (rng.randint(35, 45), 16) if is_large else (rng.randint(28, 40), rng.randint(2, 4))
     window = Window(
         name, rng.randrange(1 << 30), jobs, count, round(rng.uniform(0.8, 1.6), 3),
         beliefs="learned" if rng.random() < 0.25 else "noisy:0.11",
     )  # fmt: skip
-    if not trace:
+    if not trace or number % 4 != 1:
         return window
     cluster, week = rng.choice(TRAINING_CLUSTERS), rng.choice(TRAINING_WEEKS)
     return replace(window, trace=trace, cluster=cluster, week=week)
@@ -86,7 +84,7 @@ def validation_windows(trace: str, seed: int, count: int) -> list[Window]:
 def held_out_windows(trace: str = "", other_trace: str = "") -> list[Window]:
     """Windows that no training sees: other seeds, other weeks, other virtual clusters, loads from 0.7 to 1.5.
 
-    Three days of 20 GPUs at load 1 have about 200 generated jobs; of the table 300 in a row are taken.
+    Two days of 20 GPUs at load 1 have about 140 generated jobs; of the table 200 in a row are taken.
     """
     loads = (0.7, 0.9, 1.1, 1.3, 1.5)
     found = []
@@ -102,19 +100,19 @@ def held_out_windows(trace: str = "", other_trace: str = "") -> list[Window]:
             found.append(_of_table(f"Philly cluster {cluster}", 920_000 + n, load, trace, cluster, week))
     if other_trace:
         for n, load in enumerate((0.8, 1.2)):
-            found.append(Window("another trace: Muri", 930_000 + n, 300, 5, load, other_trace, "muri"))
+            found.append(Window("another trace: Muri", 930_000 + n, 200, 5, load, other_trace, "muri"))
     return found
 
 
 def _of_table(name: str, seed: int, load: float, trace: str, cluster: str | None, week: int) -> Window:
-    return Window(name, seed, 300, 5, load, trace, cluster=cluster, week=week)
+    return Window(name, seed, 200, 5, load, trace, cluster=cluster, week=week)
 
 
 def large_windows(trace: str = "") -> list[Window]:
     """Ten times the jobs and the servers of the training."""
-    found = [Window("ten times, generated", 940_000 + n, 1000, 50, load) for n, load in enumerate((0.9, 1.2))]
+    found = [Window("ten times, generated", 940_000 + n, 340, 30, load) for n, load in enumerate((0.9, 1.2))]
     if trace:
-        found.append(Window("ten times, Philly week 13", 940_010, 1000, 50, 1.2, trace, week=13))
+        found.append(Window("ten times, Philly week 13", 940_010, 340, 30, 1.2, trace, week=13))
     return found
 
 

@@ -237,8 +237,8 @@ class RunStatistics:
             hot.discard(partition.id)
 
     def _crossing_mib(self, live: LiveJob) -> float:
-        graph = self._graphs[live.job.id]
-        if not graph.edges:
+        graph = self._graphs.get(live.job.id)
+        if graph is None or not graph.edges:
             return 0.0
         at: dict[str, str] = {}
         for pid in live.partitions:

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from hocket.cli.simulation.recording import Recording
+from hocket.control.ports import Header
+from hocket.executors.simulated import simulate
 from hocket.learn.episodes import (
     Episode,
     RecordedWindow,
@@ -18,6 +21,7 @@ from hocket.learn.episodes import (
 )
 from hocket.learn.evolution import begun
 from hocket.learn.imitation import Agreement, agreement, imitate, read_record
+from hocket.learn.own_history import history_windows, history_workload
 from hocket.learn.reward import Goals
 from hocket.learn.training import (
     STATE,
@@ -30,7 +34,8 @@ from hocket.learn.training import (
     sizes,
     train,
 )
-from hocket.learn.windows import Window
+from hocket.learn.windows import Window, workload_of
+from hocket.policies import find
 from hocket.policies.mlfs.weights_file import LearnedWeights, MadeBy, WeightsError, read_weights
 
 WINDOW = Window("w", 5, 40, 3, 1.4)
@@ -79,6 +84,23 @@ def test_a_window_is_simulated_to_its_end():
     assert all(0 <= later <= now for later, now in zip(goals.later, undiscounted, strict=True))
     whole = carry_out(Episode(replace(WINDOW, jobs=12), "tiresias", whole=True))
     assert not whole.unfinished
+
+
+def test_a_journal_is_a_school_of_its_own_and_its_last_jobs_are_for_validation(tmp_path):
+    load = workload_of(replace(WINDOW, jobs=40))
+    policy, path = find("mlf_h").bound(), tmp_path / "week.db"
+    with Recording(path, Header("mlf_h", policy.settings, load.nodes, 1, load.name)) as journal:
+        simulate(load, load.nodes, policy, seed=1, journal=journal)
+    learns, judges = (history_workload(w) for v in (False, True) for w in history_windows(str(path), 0, 0, 1, v))
+    assert {s.job.id for s in learns.submissions} == {s.job.id for s in load.submissions[:30]}
+    assert {s.job.id for s in judges.submissions} == {s.job.id for s in load.submissions[30:]}
+    assert judges.nodes == load.nodes
+    assert judges.submissions[0].at_s == 0.0
+    true_s = {s.job.id: s.truth.run_s for s in load.submissions}
+    for s in judges.submissions:
+        assert s.truth.run_s == pytest.approx(true_s[s.job.id], rel=0.35)
+    goals = carry_out(Episode(history_windows(str(path), 0, 0, 1, True)[0], "mlf_h"))
+    assert not goals.unfinished
 
 
 # -- going on -----------------------------------------------------------------------------------------------

@@ -33,10 +33,19 @@ def learn(
         list[Path] | None,
         typer.Option(metavar="DIR", help="Decisions of mlf_h (`simulate --record`) to imitate; else they are made."),
     ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="JOURNAL", help="Go on learning from the history of a home, or of a simulation."
+        ),
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --from: weights to go on with; those shipped.")
+    ] = None,
     seed: Seed = 0,
     generations: Annotated[int, typer.Option(min=0, help="Of reinforcement; 0: imitation only.")] = 60,
     population: Annotated[int, typer.Option(min=4, help="Candidates in a generation.")] = 10,
-    windows: Annotated[int, typer.Option(min=1, help="Windows on which each candidate is tried.")] = 3,
+    windows: Annotated[int, typer.Option(min=1, help="Windows on which each candidate is tried.")] = 2,
     search_betas: Annotated[
         int, typer.Option(min=0, help="Trials of the search for the reward's weights; 0: those of the paper.")
     ] = 0,
@@ -51,7 +60,9 @@ def learn(
     from hocket.cli.simulation.worker_pool import cores
     from hocket.cli.terminal.errors import InputError, refusing
     from hocket.cli.terminal.output_files import must_be_writable
+    from hocket.learn.own_history import recorded_workload
     from hocket.learn.training import TrainingSetup
+    from hocket.policies.mlfs.weights_file import read_weights
     from hocket.workloads.philly import read_philly
 
     if policy not in LEARNED:
@@ -61,12 +72,18 @@ def learn(
         must_be_writable(folder, "--out", is_folder=True)
         if trace is not None:
             read_philly(str(trace))  # Report errors in the input before anything runs.
+        if journal is not None:
+            recorded_workload(str(journal))
+        if weights is not None:
+            read_weights(weights)
+            if journal is None:
+                raise ValueError("--weights is for --from: without it, a training begins with imitation")
         for path in records or ():
             if not (path / "about.json").exists():
                 raise ValueError(f"--records '{path}': must be a folder that `hocket simulate --record` wrote")
     setup = TrainingSetup(
         str(trace or ""), seed, given_records=tuple(map(str, records or ())), generations=generations,
-        population=population, windows=windows,
+        journal=str(journal or ""), weights=str(weights or ""), population=population, windows=windows,
     )  # fmt: skip
     state, trials = _trained(setup, folder, workers or cores(), search_betas)
     drawn = _drawn(state, folder)
@@ -140,10 +157,11 @@ def _told(state: LearningState, trials: list[BetaTrial], folder: Path) -> dict[s
 
 def _print(state: LearningState, trials: list[BetaTrial], folder: Path, drawn: list[Path]) -> None:
     same, held_out = state.same, state.held_out
-    print(
-        f"imitation: on {held_out.decisions:,} decisions of records it did not see it puts {held_out.pairs:.1%} of the "
-        f"pairs of jobs in MLF-H's order, and the same job first in {held_out.first:.1%}"
-    )
+    if held_out.decisions:
+        print(
+            f"imitation: on {held_out.decisions:,} decisions of records it did not see it puts {held_out.pairs:.1%} of "
+            f"the pairs of jobs in MLF-H's order, and the same job first in {held_out.first:.1%}"
+        )
     if same.decisions:
         print(
             f"of {same.decisions:,} decisions of MLF-H in other windows it makes {same.same_jobs / same.decisions:.1%} "
@@ -153,6 +171,6 @@ def _print(state: LearningState, trials: list[BetaTrial], folder: Path, drawn: l
         print(f"β {' '.join(f'{b:.2f}' for b in trial.betas)}: reward over MLF-H {trial.gain:+.1%}")
     print(
         f"reinforcement: {state.evolution.generation} generations, {state.cpu_s / 60:.1f} CPU-minutes; reward over "
-        f"MLF-H on the validation's windows {state.imitation_gain:+.1%} after imitation, {state.best_gain:+.1%} now"
+        f"MLF-H on the validation's windows {state.imitation_gain:+.1%} before it, {state.best_gain:+.1%} now"
     )
     print(f"weights in {folder / 'weights.json'}; curves in {drawn[0]}")

@@ -109,29 +109,29 @@ class LearnedRound(SchedulingRound):
 class LearnedHosts(HostCandidates):
     """Servers by MLF-H's distance, and what the network adds to it."""
 
-    __slots__ = ("_network",)
+    __slots__ = ("_by_data", "_by_gpu", "_by_use", "_gpu_counts")
 
     def __init__(self, table: LoadTable, needs: Column, accepts: Any, network: PolicyNetwork) -> None:
         super().__init__(table, needs, accepts)
-        self._network = network
+        self._by_use: Column = network.hosts[:4]
+        self._by_data, self._by_gpu = network.hosts[4:].tolist()
+        self._gpu_counts = 1.0 + float(network.gpu[0])
 
     def nearest(self, distance: Column, traffic_mib: dict[int, float], most_mib: float) -> int:
         """The server to take."""
         import numpy as np
 
-        hosts, begins = self._network.hosts, self._table.index.begins
-        found = distance + self._table.use @ hosts[:4]
-        if hosts[5]:
-            least = np.minimum.reduceat(self._loads, begins[:-1])
-            found += hosts[5] * np.where(least < np.inf, least, 0.0)
+        distance += self._table.use @ self._by_use
+        if self._by_gpu:
+            least = np.minimum.reduceat(self._loads, self._table.index.begins[:-1])
+            distance += self._by_gpu * np.minimum(least, 1.0)
         if most_mib:
             for server, mib in traffic_mib.items():
-                found[server] += hosts[4] * mib / most_mib
-        return int(found.argmin())
+                distance[server] += self._by_data * mib / most_mib
+        return int(distance.argmin())
 
     def first_gpu(self, loads: Column) -> int:
         """The least loaded GPU, or the fullest on which the task can be."""
         import numpy as np
 
-        counts = 1.0 + float(self._network.gpu[0])
-        return int((loads if counts > 0 else np.where(loads < np.inf, -loads, np.inf)).argmin())
+        return int((loads if self._gpu_counts > 0 else np.where(loads < np.inf, -loads, np.inf)).argmin())
