@@ -14,6 +14,7 @@ SRC = Path(__file__).parents[2] / "src" / "hocket"
 
 # From the top to the bottom. Those of one row may not import each other either.
 ROWS = (
+    ("ray",),
     ("cli", "dashboard"),
     ("reproductions", "learn"),
     ("service", "reports"),
@@ -53,9 +54,9 @@ HEAVY = {
     "psycopg": ("control/journal", "testing"),
     "pyarrow": ("runtimes/query",),
     "pyspark": ("runtimes/query",),
-    "ray": ("executors/ray",),
+    "ray": ("executors/ray", "ray"),
     "scipy": ("policies", "estimators"),
-    "torch": ("runtimes", "executors/inprocess"),
+    "torch": ("runtimes", "executors/inprocess", "ray"),
 }
 
 PURE = ("model", "policies", "estimators", "control")

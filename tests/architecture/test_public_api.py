@@ -1,4 +1,4 @@
-"""All that users import from `hocket.model`, `pack`, `paramserver`, `query`, `tune` and `testing` is explained."""
+"""All that users import from `hocket.model`, `pack`, `paramserver`, `query`, `ray`, `tune`, `testing` is explained."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXTENSION = ROOT / "docs" / "field_docs.py"
-PACKAGES = ("hocket.model", "hocket.pack", "hocket.paramserver", "hocket.query", "hocket.tune", "hocket.testing")
+PUBLIC = ("model", "pack", "paramserver", "query", "ray", "tune", "testing")
+PACKAGES = tuple(f"hocket.{name}" for name in PUBLIC)
 
 
 def field_docs() -> Any:

@@ -10,10 +10,12 @@ import os
 import re
 import stat
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from io import BytesIO
+from types import MappingProxyType
 from typing import NamedTuple
 
 MOST_BYTES = 512 << 20  # of the files in it, and so of the bundle
@@ -42,8 +44,15 @@ def is_digest(text: str) -> bool:
     return _DIGEST.match(text) is not None
 
 
-def pack(folder: str, to: str, packed: Callable[[int], None] = lambda _bytes: None) -> str:
+def pack(
+    folder: str,
+    to: str,
+    packed: Callable[[int], None] = lambda _bytes: None,
+    extra: Mapping[str, bytes] = MappingProxyType({}),
+) -> str:
     """Write a bundle of the folder to a file, and give its digest; `packed` is told of bytes that are in it.
+
+    `extra` are files beside those of the folder, by name.
 
     Raises BundleError, and OSError if the file cannot be written.
     """
@@ -56,6 +65,12 @@ def pack(folder: str, to: str, packed: Callable[[int], None] = lambda _bytes: No
     ):
         for entry in entries:
             _add(tar, entry, packed)
+        for name, content in sorted(extra.items()):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, BytesIO(content))
+    if os.path.getsize(to) > MOST_BYTES:
+        raise BundleError(_too_large(folder, f"{os.path.getsize(to) // _MIB:,} MiB when packed", ""))
     return digest_of(to)
 
 

@@ -68,11 +68,13 @@ def refusal(
     whole: Capacity | None,
     owner: Owner | None = None,
     verdict_of: Callable[[str], str | None] | None = None,
+    grows: bool = False,
 ) -> str:
     """Why a job may not be submitted: field, rule and value; empty when it may.
 
     `whole` is the empty cluster, None if it is not known; `owner` is the job's if a weight or quota was
     set for it; `verdict_of` gives the verdict of a job: None if there is no such job, empty while it is live.
+    If the cluster `grows`, a job need not fit it yet.
     """
     if job.id in live:
         return f"job '{job.id}': id must be unique, and a live job has it already"
@@ -88,7 +90,7 @@ def refusal(
     if owner is not None and (why := beyond_quota(job, owner)):
         return why
     shape, fitting = shape_of(job), whole.layout.fitting
-    if shape in fitting:
+    if grows or shape in fitting:
         return ""
     if why := _no_gpu(job, whole):
         return f"job '{job.id}': {why}"

@@ -76,6 +76,7 @@ class Controller:
         self.refused_plans = 0
         self.cycles = 0  # the number of the last cycle, as its journal counts
         self.timers = Timers()
+        self.grows = False  # whether nodes may come for jobs that fit none of those that were there
         self.cluster = Capacity.of(v.node for v in snapshot.nodes.values())  # all nodes since the start, empty
 
     def cycle(self, now_s: float, events: Sequence[Event]) -> list[Action]:
@@ -149,7 +150,7 @@ class Controller:
             if isinstance(event, JobSubmitted):
                 job = event.job
                 live = new if job.id in new else self.state.jobs
-                if reason := refusal(live, job, self.cluster, owners.get(job.owner)):
+                if reason := refusal(live, job, self.cluster, owners.get(job.owner), grows=self.grows):
                     event = JobRefused(event.at_s, job.id, reason)
                 else:
                     new.add(job.id)

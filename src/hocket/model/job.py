@@ -78,6 +78,7 @@ class Kind(StrEnum):
 # The first words of commands that an agent runs by its own Python.
 QUERY_COMMAND = ("hocket", "query")
 PARAMETER_SERVER_COMMAND = ("hocket", "paramserver")
+FUNCTION_COMMAND = ("hocket", "function")  # with the file that a function was sent along in
 
 
 class Stop(StrEnum):

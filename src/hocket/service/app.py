@@ -90,6 +90,7 @@ def make_app(
     history: HistoryProcess | None = None,
     whatif: WhatIfRuns | None = None,
     bundles: BundleStore | None = None,
+    grows: bool = False,
 ) -> FastAPI:
     """The API over an engine. New jobs are protected from preemption for `protect_s` at most; 0: without limit.
 
@@ -97,6 +98,7 @@ def make_app(
     when something happens to them; with `local_commands` those of admins. Until `is_ready`, only agents are served.
     Requests must name one of `hosts`, if those are given. Secrets of jobs are encrypted with `secrets_key`. The past is
     looked at by `history`, and run again by `whatif`. Working directories that come with jobs are kept in `bundles`.
+    If the cluster `grows`, jobs may be submitted that do not fit it yet.
     """
     app = FastAPI(title="Hocket", version=__version__, docs_url=None, redoc_url=None)
     tokens = Tokens(engine.journal, engine.executor, token)
@@ -106,7 +108,9 @@ def make_app(
     engine.changed.append(secrets.see)
     api = Api(engine, tokens, secrets, go_down, protect_s, notify_commands or local_commands)
     api.user_commands = notify_commands
-    api.intake.bundles = bundles or BundleStore(None)
+    api.intake.bundles, api.intake.grows = bundles or BundleStore(None), grows
+    if grows:
+        engine.let_grow()
     api.is_ready = is_ready
 
     metrics = Metrics(engine) if metrics is None else metrics

@@ -121,6 +121,10 @@ class Engine:
         """The number of the last cycle that is in the journal."""
         return self._seen
 
+    def let_grow(self) -> None:
+        """Nodes may come for jobs that fit none: they are not refused. Before `start`."""
+        self._controller.grows = True
+
     @property
     def refused_plans(self) -> int:
         """How many plans broke a rule since the journal began."""

@@ -36,6 +36,7 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     ray_state: str = ""  # folder for agents on each of its nodes; empty: `~/.hocket/ray`
     ray_checkpoints: str = ""  # folder for checkpoints that all of them share; empty: each has its own
     ray_keep_s: float = RAY_KEEP_S  # how long they stay without a controller
+    ray_autoscale: bool = False  # whether Ray's autoscaler is asked for nodes for waiting jobs
     archive: str = ""  # folder for what is removed; empty: `journal-archive` beside the journal; none: it is deleted
 
     @property
@@ -90,5 +91,6 @@ def as_options(settings: Settings) -> str:
     said += ["--ray-state", settings.ray_state] if settings.ray_state else []
     said += ["--ray-checkpoints", settings.ray_checkpoints] if settings.ray_checkpoints else []
     said += ["--ray-keep", f"{settings.ray_keep_s:g}s"] if settings.ray_keep_s != RAY_KEEP_S else []
+    said += ["--ray-autoscale"] if settings.ray_autoscale else []
     said += ["--archive", settings.archive] if settings.archive else []
     return " ".join(said)

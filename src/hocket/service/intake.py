@@ -148,6 +148,7 @@ class Intake:
         self._protect_s = protect_s
         self._commands = commands
         self.bundles = BundleStore(None)  # the working directories that came before their jobs
+        self.grows = False  # whether nodes may come for jobs that fit none
         self._coming: set[str] = set()  # ids that the present cycle takes in
         self._renamed: dict[str, str] = {}  # name → id, of those whose name was used before
         self._find: Callable[[str], Record | None] = self._find_fast
@@ -285,7 +286,7 @@ class Intake:
         if bundle and not self.bundles.has(bundle):
             return f"job '{job.id}': working_dir must be a bundle that was uploaded, and {bundle[:12]} was not"
         taken = self._coming if job.id in self._coming else snapshot.jobs
-        return refusal(taken, job, whole, self._owners.known(snapshot, job.owner), verdict_of)
+        return refusal(taken, job, whole, self._owners.known(snapshot, job.owner), verdict_of, self.grows)
 
     def _cluster(self, snapshot: Snapshot) -> Capacity:
         """The cluster with nothing on it."""

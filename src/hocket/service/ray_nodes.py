@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hocket.executors.ray.messages import KEEP_S, LEAVE, AgentSettings, WatchSpec, said
+from hocket.executors.ray.messages import KEEP_S, LEAVE, AgentSettings, WantedNodes, WatchSpec, said
 from hocket.service.home import Home
 
 _log = logging.getLogger("hocket.service")
@@ -40,6 +40,7 @@ class RayOptions(Struct, frozen=True):
     state: str = ""  # folder for the agents' folders on each node
     checkpoints: str = ""  # folder that all nodes share
     keep_s: float = KEEP_S  # how long agents stay without a controller
+    autoscale: bool = False  # whether Ray's autoscaler is asked for nodes for waiting jobs
     agent_options: tuple[str, ...] = ()
     log_options: tuple[str, ...] = ()
 
@@ -52,6 +53,7 @@ class RayNodes:
         self._namespace = f"hocket-{sha256(home.token.encode()).hexdigest()[:12]}"
         self._spec: WatchSpec | None = None
         self._trouble = ""
+        self._wanted: list[dict[str, float]] = []
         self._stopping = Flag()
         self._lock = Lock()
         self._child: subprocess.Popen[bytes] | None = None
@@ -85,6 +87,20 @@ class RayNodes:
         assert self._child is not None
         self._send(self._child, said(self._spec))
         self._thread.start()
+
+    @property
+    def grows(self) -> bool:
+        """Whether nodes may come for jobs that wait."""
+        return self._options.autoscale
+
+    def want(self, resources: list[dict[str, float]]) -> None:
+        """Tell what jobs wait for, if nodes may come for them."""
+        if not self._options.autoscale or resources == self._wanted:
+            return
+        with self._lock:
+            self._wanted = resources
+            if self._child is not None:
+                self._send(self._child, said(WantedNodes(resources)))
 
     def stop(self) -> None:
         """End all agents, and give back what was reserved."""
@@ -134,7 +150,7 @@ class RayNodes:
         child = self._launched()
         answer = self._answer(child, _CONNECT_S)
         if answer is not None and "error" not in answer and self._spec is not None:
-            self._send(child, said(self._spec))
+            self._send(child, said(self._spec) + (said(WantedNodes(self._wanted)) if self._wanted else b""))
             self._trouble = ""
             return child
         trouble = f"Ray at {self._options.address} does not answer" if answer is None else str(answer.get("error"))

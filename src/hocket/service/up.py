@@ -41,6 +41,7 @@ from hocket.service.ray_nodes import RayNodes
 from hocket.service.retention import Retention
 from hocket.service.secret_store import KeyFile
 from hocket.service.standby import StandbyOptions, token_digest, when_free
+from hocket.service.wanted_resources import wanted_resources
 from hocket.service.whatif_runs import WhatIfRuns
 
 _log = logging.getLogger("hocket.service")
@@ -130,7 +131,7 @@ class Up:
             notify_commands=notify_commands, local_commands=self._listening.is_local,
             is_ready=self._ready.is_set, hosts=hosts,
             secrets_key=secrets_key, metrics=metrics, history=self._history,
-            whatif=self._whatif, bundles=BundleStore(home.bundles),
+            whatif=self._whatif, bundles=BundleStore(home.bundles), grows=ray is not None and ray.grows,
         )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)
@@ -189,6 +190,8 @@ class Up:
         journal = self.engine.journal
         while not self._leaving.wait(0.5):
             self.home.tell_controllers(journal.others.urls())
+            if self._ray is not None and self._ray.grows:
+                self._ray.want(wanted_resources(self.engine.snapshot))
             if journal.lost or self.engine.over.is_set() or not thread.is_alive():
                 _log.error("the controller ends: %s", journal.lost or self.engine.trouble or "its API broke")
                 if journal.lost:

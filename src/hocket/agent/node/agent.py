@@ -33,7 +33,7 @@ from hocket.agent.node.lease import Heartbeat, Lease
 from hocket.agent.node.loops import OrderLoop, ReportLoop, repeat_in_thread
 from hocket.agent.node.poller import Poller
 from hocket.agent.node.runs import Runs
-from hocket.agent.node.state_folder import StateFolder
+from hocket.agent.node.state_folder import StateFolder, safe_name, share_checkpoints
 from hocket.agent.phase_token_rules import FLOOR_S
 from hocket.agent.protocol import Hello
 from hocket.agent.run_folder import InUse
@@ -54,7 +54,10 @@ class NodeAgent:
         self._poller.readable(self._signals, self._take_signals)
         self._failure = ""
         self._leaves = self._stops = False
-        state = StateFolder(options.state)
+        folder = os.path.join(options.state, safe_name(options.name)) if options.state_by_node else options.state
+        if options.checkpoints:
+            share_checkpoints(folder, options.checkpoints)
+        state = StateFolder(folder)
         controllers = Controllers(options.url, state.controllers, options.ca)
         credentials = Credentials(options.token_file, options.ca)
         links = [Link(controllers, credentials) for _ in range(4)]
@@ -182,7 +185,13 @@ def _options(arguments: list[str] | None, called: str) -> argparse.Namespace:
     parser.add_argument("--token-file", required=True, metavar="FILE")
     parser.add_argument("--ca", default="", metavar="FILE", help="trust these certificates; default: the system's")
     parser.add_argument("--state", required=True, metavar="DIR", help="run folders, checkpoints, logs")
-    parser.add_argument("--name", default=socket.gethostname(), help="of this node; default: the host's")
+    by_node = "a folder of that name in --state is the state folder: for a line that starts agents on several nodes"
+    parser.add_argument("--state-by-node", action="store_true", help=by_node)
+    parser.add_argument(
+        "--checkpoints", default="", metavar="DIR", help="a folder that all nodes share, for checkpoints"
+    )
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()  # Nodes of Slurm may have other names.
+    parser.add_argument("--name", default=name, help="of this node; default: Slurm's name for it, or the host's")
     parser.add_argument("--address", default="", help="where other nodes reach this one")
     parser.add_argument("--gpus", type=_count, help="the first so many; virtual ones if there are fewer")
     parser.add_argument("--gpu-kind", metavar="KIND", help="default: as the driver calls it")

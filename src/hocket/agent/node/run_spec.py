@@ -10,14 +10,14 @@ from contextlib import suppress
 from typing import Any
 
 from hocket.agent.node.containment import Containment
-from hocket.agent.node.job_code import JobCode
+from hocket.agent.node.job_code import PIP, JobCode
 from hocket.agent.node.known_run import learnt
 from hocket.agent.node.phase_token_server import PhaseTokenServer
 from hocket.agent.node.query_run import as_query, is_query
 from hocket.agent.node.state_folder import StateFolder
 from hocket.agent.protocol import PrepareRun, StartRun
 from hocket.model import phase_tokens
-from hocket.model.job import PARAMETER_SERVER_COMMAND
+from hocket.model.job import FUNCTION_COMMAND, PARAMETER_SERVER_COMMAND
 
 PHASE_TOKENS = "phase_tokens"  # in the spec of an order: whether the run takes turns with others on its node
 METRIC_WARNING = "HOCKET_METRIC_WARNING_S"  # seconds until a metric that is not seen is warned of; tests set it
@@ -57,6 +57,9 @@ def sidecar_spec(
         spec = as_query(spec, state.run(job, order.run.number))
     elif isinstance(spec.get("argv"), list) and tuple(spec["argv"][:2]) == PARAMETER_SERVER_COMMAND:
         spec["argv"] = [sys.executable, "-m", *spec["argv"]]  # `hocket` need not be in the job's PATH.
+    elif isinstance(spec.get("argv"), list) and tuple(spec["argv"][:2]) == FUNCTION_COMMAND:
+        python = "python" if order.spec.get(PIP) else sys.executable  # that with the job's packages, if it has some
+        spec["argv"] = [python, "-m", "hocket.ray.function", *spec["argv"][2:]]
     if (limit_s := os.environ.get(METRIC_WARNING)) is not None:
         spec["unseen_limit_s"] = float(limit_s)
     cgroup = containment.create(order.run, spec["mark"], order.limits)  # Last: nothing fails after it.

@@ -184,6 +184,24 @@ class StateFolder:
         return {folder: _size(folder) for folder in sorted(times, key=times.__getitem__)}
 
 
+def share_checkpoints(state: str, shared: str) -> None:
+    """Keep the checkpoints of a state folder in a folder that several have. Raises OSError."""
+    own, shared = os.path.join(state, "checkpoints"), os.path.abspath(os.path.expanduser(shared))
+    os.makedirs(shared, 0o700, exist_ok=True)
+    os.makedirs(state, 0o700, exist_ok=True)
+    if os.path.realpath(own) == os.path.realpath(shared):
+        return
+    if os.path.islink(own):
+        raise OSError(f"checkpoints of '{state}' are in '{os.readlink(own)}' already, and cannot be in '{shared}' too")
+    try:
+        os.rmdir(own)  # An empty one makes way.
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise OSError(f"'{own}' has checkpoints in it, and cannot become a link to '{shared}'") from error
+    os.symlink(shared, own)
+
+
 def runs_folder(state: str, job: str) -> str:
     """Where the runs of a job are, in a state folder."""
     return os.path.join(state, "runs", safe_name(job))

@@ -21,6 +21,8 @@ class Bundles:
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._by_path: dict[str, str] = {}  # folder → digest
+        self.extra: dict[str, bytes] = {}  # files that are in each of them beside those of the folder
+        self.empty = ""  # a folder that is removed at the end: what a job has no folder for is in `extra`
 
     def __enter__(self) -> Bundles:
         return self
@@ -28,6 +30,8 @@ class Bundles:
     def __exit__(self, *_: object) -> None:
         if self._folder is not None:
             self._folder.cleanup()
+        if self.empty:
+            os.rmdir(self.empty)
 
     def pack(self, path: str) -> str:
         """The digest of the bundle of a folder. Raises BundleError and OSError."""
@@ -43,7 +47,7 @@ class Bundles:
 
             file = os.path.join(self._folder.name, str(len(self._by_path)))
             with watching("packing", mib, lambda: done // _MIB, "MiB"):
-                digest = pack(path, file, packed)
+                digest = pack(path, file, packed, self.extra)
             os.rename(file, os.path.join(self._folder.name, digest))
             self._by_path[path] = digest
         return self._by_path[path]

@@ -125,6 +125,14 @@ RayKeep = Annotated[
         "first. Remembered.",
     ),
 ]
+RayAutoscale = Annotated[
+    bool | None,
+    typer.Option(
+        "--ray-autoscale/--no-ray-autoscale",
+        help="With --ray: ask Ray's autoscaler for nodes for jobs that wait. Remembered.",
+        show_default=False,
+    ),
+]
 
 
 def up(
@@ -144,6 +152,7 @@ def up(
     ray_state: RayState = None,
     ray_checkpoints: RayCheckpoints = None,
     ray_keep: RayKeep = None,
+    ray_autoscale: RayAutoscale = None,
     containment: Containment = None,
     hard_cpus: HardCpus = None,
     protect: Protect = None,
@@ -240,6 +249,7 @@ def up(
 
     place = Home(home)
     given: dict[str, object] = {"containment": containment, "hard_cpus": hard_cpus, "notify_commands": notify_commands}
+    given["ray_autoscale"] = ray_autoscale
     of_ray = {"ray": ray, "ray_state": ray_state, "ray_checkpoints": ray_checkpoints, "ray_keep_s": ray_keep}
     settings, remembered = _settings(
         place, gpus, cores, name, protect, notify, given, keep_history, keep_size, archive, of_ray
@@ -369,7 +379,7 @@ def _ray_nodes(home: Home, settings: Settings, log_options: list[str]) -> RayNod
 
     options = RayOptions(
         settings.ray, settings.gpus, settings.cores, settings.ray_state, settings.ray_checkpoints, settings.ray_keep_s,
-        tuple(settings.containment_options), tuple(log_options),
+        settings.ray_autoscale, tuple(settings.containment_options), tuple(log_options),
     )  # fmt: skip
     return RayNodes(home, options)
 

@@ -33,6 +33,7 @@ from hocket.agent.lease_file import NAME as LEASE
 from hocket.agent.lease_file import boot_s, read_lease
 from hocket.agent.log_setup import set_up_logging
 from hocket.agent.node.devices import Declared, discover
+from hocket.agent.node.state_folder import share_checkpoints
 from hocket.agent.process_tree import process, read
 from hocket.agent.run_folder import LOCK, InUse, take_lock
 from hocket.executors.ray.messages import LEAVE, AgentSpec
@@ -174,13 +175,8 @@ def make_folder(folder: str, spec: AgentSpec) -> None:
         with open(fd, "w", encoding="ascii") as file:
             file.write(text)
         os.replace(os.path.join(folder, f"{name}.new"), os.path.join(folder, name))
-    own = os.path.join(state, "checkpoints")
-    if settings.checkpoints and not os.path.islink(own):
-        shared = os.path.abspath(os.path.expanduser(settings.checkpoints))
-        os.makedirs(shared, 0o700, exist_ok=True)
-        with suppress(FileNotFoundError):
-            os.rmdir(own)  # An empty one makes way; one with checkpoints in it raises OSError.
-        os.symlink(shared, own)
+    if settings.checkpoints and not os.path.islink(os.path.join(state, "checkpoints")):
+        share_checkpoints(state, settings.checkpoints)
 
 
 def take_over(folder: str) -> int:

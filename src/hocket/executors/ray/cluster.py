@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import ray
 from ray._private.state import state as ray_state
+from ray.autoscaler.sdk import request_resources
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -67,9 +68,8 @@ class Cluster:
 
     def reserve(self, node: RayNode, name: str, reserved: Reserved) -> None:
         """Have Ray reserve it. Raises NotReserved, and leaves nothing behind then."""
-        wanted = {"CPU": reserved.cpus, "GPU": float(reserved.gpus), "memory": reserved.mem_bytes}
         made = placement_group(
-            [{resource: amount for resource, amount in wanted.items() if amount}],
+            [reserved.as_resources()],
             strategy="STRICT_PACK",
             name=group_name(self._namespace, name, node.id),
             lifetime="detached",
@@ -78,6 +78,10 @@ class Cluster:
         if not made.wait(_WAIT_S):
             remove_placement_group(made)
             raise NotReserved(f"Ray has not reserved {reserved.cpus:g} CPUs and {reserved.gpus} GPUs of it")
+
+    def ask_for_nodes(self, total: list[dict[str, float]]) -> None:
+        """Have Ray's autoscaler make the cluster large enough for all these at once; none: as it likes."""
+        request_resources(bundles=total)
 
     def start(self, group: NodeGroup, spec: AgentSpec) -> ray.ObjectRef[str]:
         """Start the actor of a group; the version of Hocket on that node when its agent is started."""

@@ -43,6 +43,12 @@ class WatchSpec(Struct, frozen=True):
     cores: float | None = None
 
 
+class WantedNodes(Struct, frozen=True):
+    """What jobs wait for, for Ray's autoscaler."""
+
+    wanted: list[dict[str, float]]  # sets of resources, each to be on one node
+
+
 class Reserved(Struct, frozen=True):
     """What is reserved of a node."""
 
@@ -50,6 +56,11 @@ class Reserved(Struct, frozen=True):
     gpus: int = 0
     mem_bytes: float = 0.0
     gpu_kind: str = ""
+
+    def as_resources(self) -> dict[str, float]:
+        """By Ray's names, without those that it has none of."""
+        wanted = {"CPU": self.cpus, "GPU": float(self.gpus), "memory": self.mem_bytes}
+        return {resource: amount for resource, amount in wanted.items() if amount}
 
 
 class AgentSpec(Struct, frozen=True):

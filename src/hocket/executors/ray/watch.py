@@ -13,7 +13,7 @@ import ray
 from hocket.agent.node.controller_link import Away, CallRefused, Credentials, Gone, Link
 from hocket.agent.node.controllers import Controllers
 from hocket.executors.ray.cluster import Cluster, NotReserved, kind_on
-from hocket.executors.ray.messages import LEAVE, AgentSpec, WatchSpec
+from hocket.executors.ray.messages import LEAVE, AgentSpec, WantedNodes, WatchSpec
 from hocket.executors.ray.node_changes import NodeGroup, RayNode, actor_name, changes, reservation
 
 _log = logging.getLogger("hocket.executors")
@@ -37,6 +37,8 @@ class Watch:
         self._starting: dict[ray.ObjectRef[str], NodeGroup] = {}
         self._revoke_at: dict[str, float] = {}  # node that is lost → when its token is revoked
         self._trouble = ""
+        self._wanted: list[dict[str, float]] | None = None  # None: the autoscaler is never asked
+        self._asked: list[dict[str, float]] = []
 
     @staticmethod
     def has_groups(namespace: str) -> bool:
@@ -48,10 +50,12 @@ class Watch:
         while True:
             self._look()
             if select.select([orders], [], [], _EVERY_S)[0]:
-                if orders.readline() != LEAVE:
+                if not (line := orders.readline()):
                     return False  # Agents and jobs go on, and wait for the next controller.
-                self._leave()
-                return True
+                if line == LEAVE:
+                    self._leave()
+                    return True
+                self._wanted = msgspec.json.decode(line, type=WantedNodes).wanted
 
     def _look(self) -> None:
         """One pass. What fails is tried again in the next."""
@@ -76,6 +80,7 @@ class Watch:
                 if monotonic() >= self._later.get(new.node.id, 0.0):
                     self._reserve(new.node, new.name)
             self._revoke_tokens()
+            self._ask_for_nodes()
             self._trouble = ""
         # A ValueError is Ray's, for a name that it has not freed yet.
         except (Away, Gone, CallRefused, ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
@@ -145,7 +150,21 @@ class Watch:
             if error.status != 404:
                 raise
 
+    def _ask_for_nodes(self) -> None:
+        """Ray's autoscaler is told what must fit at once: what is reserved, and what jobs wait for."""
+        if self._wanted is None:
+            return
+        total = [group.reserved.as_resources() for group in self._cluster.groups()] if self._wanted else []
+        total += self._wanted
+        if total != self._asked:
+            self._cluster.ask_for_nodes(total)
+            self._asked = total
+            if self._wanted:
+                _log.info("Ray's autoscaler is asked for room for %d waiting replicas", len(self._wanted))
+
     def _leave(self) -> None:
+        if self._asked:
+            self._cluster.ask_for_nodes([])
         self._cluster.leave()
         try:
             for token in msgspec.json.decode(self._link.call("GET", "/v1/tokens"))["tokens"]:

@@ -74,7 +74,7 @@ def test_checkpoints_that_are_there_are_not_hidden_by_a_shared_folder(tmp_path: 
     kept = tmp_path / "n1" / "state" / "checkpoints" / "job"
     kept.mkdir(parents=True)
     spec = replace(SPEC, settings=replace(SETTINGS, checkpoints=str(tmp_path / "shared")))
-    with pytest.raises(OSError, match="not empty"):
+    with pytest.raises(OSError, match="has checkpoints in it"):
         make_folder(str(tmp_path / "n1"), spec)
     assert kept.exists()
 
