@@ -183,7 +183,7 @@ def test_a_turn_is_asked_between_chunks() -> None:
     assert [turn.chunks for turn in turns] == [4, 4]
 
 
-def test_how_long_a_host_sends_to_others_is_told() -> None:
+def test_how_long_a_host_sends_to_others_and_all_need_to_meet_is_told() -> None:
     told: list[tuple[float, ...]] = []
 
     def run(at: LaunchVariables) -> Trained:
@@ -194,7 +194,9 @@ def test_how_long_a_host_sends_to_others_is_told() -> None:
     on_hosts(2, run)
     assert len(told) == 120
     if sys.platform == "linux":  # Linux counts it in steps of some milliseconds.
-        assert sum(sending for *_phases, sending in told) > 0
+        assert sum(sending for *_phases, sending, _meeting in told) > 0
+    assert sum(meeting == 0.0 for *_phases, meeting in told) == 60  # on the second host
+    assert sum(meeting > 0.0 for *_phases, meeting in told) == 60
 
 
 def test_waiting_for_a_job_that_goes_first_does_not_count_as_communication(monkeypatch: pytest.MonkeyPatch) -> None:
