@@ -64,14 +64,23 @@ def _found(written: dict[str, Path]) -> list[dict[str, float]]:
     for before, after in pairwise(moved):
         if before[0] == after[0] or after[1] + 3.0 > time.time():
             continue
-        lost = []
-        for ends in others:
-            steps = [(a, b) for (_, a), (_, b) in pairwise(ends)]
-            usual = median([b - a for a, b in steps])
-            near = [b - a for a, b in steps if before[1] - 1.0 < b and a < after[1] + 1.0]
-            lost.append(max(near, default=0.0) / usual - 1)
-        found.append({"stood_still_s": after[1] - before[1] - usual_s, "companions_lost": max(lost)})
+        since_s, until_s = before[1] - 1.0, after[1] + 1.0
+        earlier_s = until_s - since_s  # The window before this one shows what they lose without a move.
+        found.append(
+            {
+                "stood_still_s": after[1] - before[1] - usual_s,
+                "companions_lost": max(_lost(ends, since_s, until_s) for ends in others),
+                "lost_without": max(_lost(ends, since_s - earlier_s, since_s) for ends in others),
+            }
+        )
     return found
+
+
+def _lost(ends: list[tuple[int, float]], since_s: float, until_s: float) -> float:
+    """By how many of its iterations the longest one in a window was longer than usual."""
+    steps = [(a, b) for (_, a), (_, b) in pairwise(ends)]
+    usual_s = median([b - a for a, b in steps] or [1.0])
+    return max((b - a for a, b in steps if since_s < b and a < until_s), default=usual_s) / usual_s - 1
 
 
 def _ends(path: Path) -> list[tuple[int, float]]:
@@ -86,12 +95,14 @@ def text(found: dict[str, Any]) -> list[str]:
     if "not_measured" in found:
         return [title, f"  not measured: {found['not_measured']}"]
     title += f" (goal: within {_GOAL_S:g} s, and companions lose less than one iteration)"
-    stood, lost = ([move[of] for move in found["moves"]] for of in ("stood_still_s", "companions_lost"))
+    stood, lost, without = (
+        [move[of] for move in found["moves"]] for of in ("stood_still_s", "companions_lost", "lost_without")
+    )
     rows = [
         (
             f"{found['mb']} MB of model, {len(stood)} moves", f"{median(stood):.2f}", f"{max(stood):.2f}",
-            f"{median(lost):.1f}", f"{max(lost):.1f}",
+            f"{median(lost):.1f}", f"{max(lost):.1f}", f"{median(without):.1f}",
         )
     ]  # fmt: skip
-    titles = ("", "stands still s, median", "longest", "companions lose, iterations, median", "most")
+    titles = ("", "stands still s, median", "longest", "companions lose, iterations, median", "most", "without a move")
     return [title, *table(titles, rows)]

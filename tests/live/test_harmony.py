@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -49,11 +51,11 @@ def computed(path: Path) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-@pytest.mark.slow
-def test_jobs_are_profiled_and_take_turns_on_the_same_machines(tmp_path: Path) -> None:
+@contextmanager
+def both_on_two_machines(tmp_path: Path, *options: str) -> Iterator[LiveController]:
+    """A controller with these options of `hocket up`, and both jobs on both of its machines."""
     (tmp_path / "train.py").write_text(_SCRIPT)
-    over = tmp_path / "over"
-    controller = LiveController(tmp_path, "--no-agent", "--policy", "harmony", "--param", "profile_machines=2")
+    controller = LiveController(tmp_path, "--no-agent", *options)
     with (
         controller,
         LiveAgent(controller, "left", "--gpus", "0") as left,
@@ -64,18 +66,38 @@ def test_jobs_are_profiled_and_take_turns_on_the_same_machines(tmp_path: Path) -
         right.begin()
         left.await_up()
         for name, work in _JOBS.items():
-            program = [sys.executable, str(tmp_path / "train.py"), str(tmp_path / name), str(over), *work]
+            program = [sys.executable, str(tmp_path / "train.py"), str(tmp_path / name), str(tmp_path / "over"), *work]
             controller.types("submit", "-n", name, "--hosts", "1-2", "--mem", "500M", "--", *program)
         awaited(lambda: all(job["size"] == 2 for job in controller.jobs().values()), "both run on both machines")
+        yield controller
+        (tmp_path / "over").touch()
+        awaited(lambda: all(j["state"] == "finished" for j in controller.jobs().values()), "both are over")
+        controller.down(grace_s=0.0)
+
+
+def turns_on(node: str, tmp_path: Path) -> list[tuple[float, float]]:
+    """When either job computed there, by when it began."""
+    return sorted(phase for name in _JOBS for phase in computed(tmp_path / name).get(node, ()))
+
+
+@pytest.mark.slow
+def test_jobs_are_profiled_and_take_turns_on_the_same_machines(tmp_path: Path) -> None:
+    with both_on_two_machines(tmp_path, "--policy", "harmony", "--param", "profile_machines=2") as controller:
         assert "CPU" in controller.types("why", "communicates").stdout, "the other was profiled before"
         before = {name: len(computed(tmp_path / name).get("left", ())) for name in _JOBS}
         awaited(
             lambda: all(len(computed(tmp_path / name).get("left", ())) >= before[name] + 20 for name in _JOBS),
             "both go on, side by side",
         )
-        over.touch()
-        awaited(lambda: all(j["state"] == "finished" for j in controller.jobs().values()), "both are over")
-        controller.down(grace_s=0.0)
     for node in ("left", "right"):
-        phases = sorted(phase for name in _JOBS for phase in computed(tmp_path / name)[node])
+        phases = turns_on(node, tmp_path)
         assert all(ended_s <= begins_s for (_, ended_s), (begins_s, _) in pairwise(phases)), "one computes at a time"
+
+
+@pytest.mark.slow
+def test_under_naive_jobs_share_machines_and_take_no_turns(tmp_path: Path) -> None:
+    def overlap(node: str) -> bool:
+        return any(begins_s < ended_s for (_, ended_s), (begins_s, _) in pairwise(turns_on(node, tmp_path)))
+
+    with both_on_two_machines(tmp_path, "--policy", "naive", "--param", "machines=2"):
+        awaited(lambda: overlap("left") and overlap("right"), "both compute at once")

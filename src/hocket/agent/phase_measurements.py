@@ -20,6 +20,7 @@ class PhaseMeans(Struct, frozen=True):
     comp_s: float
     comm_s: float
     link: float = 1.0  # share of COMM in which something was on its way to other nodes; 1 if that is not known
+    meeting_s: float = 0.0  # on the first node of a run: from where all nodes had come to, until they went on
 
 
 class PhaseMeasurements:
@@ -28,6 +29,7 @@ class PhaseMeasurements:
     def __init__(self) -> None:
         self._last: int | None = None  # iteration
         self._iterations, self._comp_s, self._comm_s, self._sending_s = 0, 0.0, 0.0, 0.0
+        self._meeting_s = 0.0
         self._reported_s = -_EVERY_S
 
     def add(self, seen: IterationMeasured, now_s: float) -> PhaseMeans | None:
@@ -42,11 +44,13 @@ class PhaseMeasurements:
         self._iterations += 1
         self._comp_s += seen.comp_s
         self._comm_s += comm_s
+        self._meeting_s += max(0.0, seen.meeting_s) if isfinite(seen.meeting_s) else 0.0
         self._sending_s += comm_s if seen.sending_s is None else min(seen.sending_s, comm_s)
         if self._iterations < _ITERATIONS or now_s - self._reported_s < _EVERY_S:
             return None
         n = self._iterations
         link = self._sending_s / self._comm_s if self._comm_s > 0 else 1.0
-        means = PhaseMeans(seen.iteration, n, self._comp_s / n, self._comm_s / n, link)
+        means = PhaseMeans(seen.iteration, n, self._comp_s / n, self._comm_s / n, link, self._meeting_s / n)
+        self._meeting_s = 0.0
         self._iterations, self._comp_s, self._comm_s, self._sending_s, self._reported_s = 0, 0.0, 0.0, 0.0, now_s
         return means

@@ -69,6 +69,7 @@ class IterationMeasured(Struct, frozen=True, tag="measured"):
     comp_s: float
     push_s: float
     sending_s: float | None = None  # for so long its host had something on its way to others; None: not measured
+    meeting_s: float = 0.0  # on its first host: what it took all to go on from where the last of them had come to
 
 
 class AreYouThere(Struct, frozen=True, tag="are-you-there"):

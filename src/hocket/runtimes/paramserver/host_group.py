@@ -44,6 +44,9 @@ class HostGroup:
         self._arrived = threading.Condition()
         self._addresses: dict[int, tuple[str, int]] = {}
         self._closing = False
+        self._waited_s = 0.0  # at the last point
+        # On host 0: what points took that all had come to, in all. The host that comes last to one waits for no other.
+        self.meeting_s = 0.0
         self._on_break: Callable[[], None] = lambda: None
 
     def join(self, server: HostServer, on_break: Callable[[], None]) -> None:
@@ -157,31 +160,41 @@ class HostGroup:
         """Wait until all hosts have come to this point; what each of them says there, by host."""
         if self.hosts == 1:
             return [said]
-        mine = msgspec.Raw(msgspec.msgpack.encode(said))
+        mine, began_s = msgspec.Raw(msgspec.msgpack.encode(said)), time.perf_counter()
         try:
             if self.host:
                 control = self._control[0]
-                control.send(Exchanged(point, [mine]))
-                return _decoded(self._heard(control, point, self.hosts))
-            by_host = {0: mine}
-            for host, control in self._control.items():
-                (by_host[host],) = self._heard(control, point, 1)
-            told = Exchanged(point, [by_host[host] for host in range(self.hosts)])
-            for control in self._control.values():
-                control.send(told)
+                control.send(Exchanged(point, [mine], self._waited_s))
+                told = self._heard(control, point, self.hosts)
+            else:
+                told = self._gather(point, mine)
+            self._waited_s = time.perf_counter() - began_s
             return _decoded(told.said)
         except LinkClosed as error:
             self.is_broken.set()
             raise TrainingError(f"a host is gone: {error}") from error
 
-    def _heard(self, control: HostLink, point: str, count: int) -> list[msgspec.Raw]:
+    def _gather(self, point: str, mine: msgspec.Raw) -> Exchanged:
+        """On host 0: hear all others, then tell them."""
+        by_host, waited_s = {0: mine}, [self._waited_s]
+        for host, control in self._control.items():
+            heard = self._heard(control, point, 1)
+            (by_host[host],) = heard.said
+            waited_s.append(heard.waited_s)
+        self.meeting_s += min(waited_s)
+        told = Exchanged(point, [by_host[host] for host in range(self.hosts)])
+        for control in self._control.values():
+            control.send(told)
+        return told
+
+    def _heard(self, control: HostLink, point: str, count: int) -> Exchanged:
         match control.receive():
-            case Exchanged(there, said) if there == point and len(said) == count:
-                return said
+            case Exchanged(there, said) as heard if there == point and len(said) == count:
+                return heard
             case HostFailed(why):
                 self.is_broken.set()
                 raise TrainingError(why if why.startswith("host ") else f"{control.name}: {why}")
-            case Exchanged(there, _):
+            case Exchanged(there):
                 raise TrainingError(f"{control.name} is at '{there}', host {self.host} at '{point}'")
             case other:
                 raise LinkClosed(f"{control.name}: sent {type(other).__name__}")

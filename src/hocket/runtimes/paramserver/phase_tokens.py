@@ -119,14 +119,15 @@ class PhaseTokens:
             self._release(number)
 
     def iteration_done(
-        self, iteration: int, pull: float, comp: float, push: float, sending: float | None = None
+        self, iteration: int, pull: float, comp: float, push: float, sending: float | None = None, meeting: float = 0.0
     ) -> bool:
         """Report how long the phases took, in seconds without waiting; True if the job is to leave its group now.
 
-        `sending` is for how long the host had something on its way to others meanwhile, if that was measured.
+        `sending` is for how long the host had something on its way to others meanwhile, if that was measured, and
+        `meeting` what it took the hosts to go on from where all had come to, on the first of them.
         """
         if self._is_connected():
-            self._send(IterationMeasured(iteration, pull, comp, push, sending))
+            self._send(IterationMeasured(iteration, pull, comp, push, sending, meeting))
             self._take_news(0.0)
         return self._is_to_leave
 

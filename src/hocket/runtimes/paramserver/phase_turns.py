@@ -25,10 +25,13 @@ class PhaseTurns(Protocol):
     def comm(self) -> AbstractContextManager[CommTurn]:
         """Hold the host's primary or secondary network token."""
 
-    def iteration_done(self, iteration: int, pull: float, comp: float, push: float, sending: float | None) -> bool:
+    def iteration_done(
+        self, iteration: int, pull: float, comp: float, push: float, sending: float | None, meeting: float
+    ) -> bool:
         """Tell what an iteration took, in seconds; True: leave the group at this boundary.
 
         `sending` is for how long the host had something on its way to others meanwhile; None: that is not known.
+        `meeting` is what it took hosts to go on from where all had come to; on hosts other than the first it is 0.
         """
 
 
@@ -70,7 +73,7 @@ class NoTurns:
         return self._comm
 
     def iteration_done(
-        self, iteration: int, pull: float, comp: float, push: float, sending: float | None  # noqa: ARG002
+        self, iteration: int, pull: float, comp: float, push: float, sending: float | None, meeting: float  # noqa: ARG002
     ) -> bool:  # fmt: skip
         """There is no group to leave."""
         return False

@@ -289,7 +289,10 @@ class _Run:
             self.sent_s = sending_s
             if sending_s is not None and before_s is not None:
                 sending_s -= before_s
-            leave = self.turns.iteration_done(self.iteration, times.pull_s, times.comp_s, times.push_s, sending_s)
+            meeting_s, self.group.meeting_s = self.group.meeting_s, 0.0
+            leave = self.turns.iteration_done(
+                self.iteration, times.pull_s, times.comp_s, times.push_s, sending_s, meeting_s
+            )
             if self.group.host == 0:
                 now_s = time.monotonic()
                 if not within:

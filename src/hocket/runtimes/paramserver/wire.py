@@ -42,6 +42,7 @@ class Exchanged(Struct, tag=True):
 
     point: str
     said: list[msgspec.Raw]
+    waited_s: float = 0.0  # at the point before
 
 
 class HostFailed(Struct, tag=True):

@@ -178,12 +178,15 @@ def test_phases_are_reported_as_means_over_some_iterations_without_the_first(tmp
         a = Job(server, "a", run=4)
         a.say(IterationMeasured(10, 99.0, 99.0, 99.0))
         for iteration in (11, 12, 13):
-            a.say(IterationMeasured(iteration, 0.25, 1.0 * (iteration - 10), 0.5, 0.6))
+            a.say(IterationMeasured(iteration, 0.25, 1.0 * (iteration - 10), 0.5, 0.6, 0.1))
         a.say(IterationMeasured(14, 0.1, 0.1, 0.1))  # It comes too soon after the others.
         a.is_served()
         assert rung.is_set()
         assert server.take_reports() == [
-            (RunKey("a", 4), PhaseMeans(13, 3, comp_s=2.0, comm_s=0.75, link=pytest.approx(0.8)))
+            (
+                RunKey("a", 4),
+                PhaseMeans(13, 3, comp_s=2.0, comm_s=0.75, link=pytest.approx(0.8), meeting_s=pytest.approx(0.1)),
+            )
         ]
         assert server.take_reports() == []
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from tests.children import child
@@ -35,7 +36,7 @@ from hocket.runtimes.paramserver.launch_variables import LaunchVariables, defaul
 from hocket.runtimes.paramserver.model_shard import ModelShard
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout
 from hocket.runtimes.paramserver.training import Paused, Trained, train
-from hocket.runtimes.paramserver.wire import CHUNK_BYTES
+from hocket.runtimes.paramserver.wire import CHUNK_BYTES, Exchanged
 
 
 def hosts_train(hosts: int, algorithm: type[Algorithm], blocks: Any, launch: Any = None, **options: Any) -> Any:
@@ -183,7 +184,7 @@ def test_a_turn_is_asked_between_chunks() -> None:
     assert [turn.chunks for turn in turns] == [4, 4]
 
 
-def test_how_long_a_host_sends_to_others_is_told() -> None:
+def test_how_long_a_host_sends_to_others_and_all_need_to_meet_is_told() -> None:
     told: list[tuple[float, ...]] = []
 
     def run(at: LaunchVariables) -> Trained:
@@ -194,7 +195,28 @@ def test_how_long_a_host_sends_to_others_is_told() -> None:
     on_hosts(2, run)
     assert len(told) == 120
     if sys.platform == "linux":  # Linux counts it in steps of some milliseconds.
-        assert sum(sending for *_phases, sending in told) > 0
+        assert sum(sending for *_phases, sending, _meeting in told) > 0
+    assert sum(meeting == 0.0 for *_phases, meeting in told) == 60  # on the second host
+    assert sum(meeting > 0.0 for *_phases, meeting in told) == 60
+
+
+def test_what_hosts_need_to_meet_is_what_the_last_of_them_waited() -> None:
+    class Caller:
+        def __init__(self, waited_s: float) -> None:
+            self.name, self.waited_s, self.told = "a host", waited_s, list[Any]()
+
+        def receive(self) -> Exchanged:
+            return Exchanged("here", [msgspec.Raw(msgspec.msgpack.encode(None))], self.waited_s)
+
+        def send(self, message: Any) -> None:
+            self.told.append(message)
+
+    group = HostGroup(LaunchVariables(job="a", host=0, hosts=3, master=("127.0.0.1", 0)))
+    group._control = {1: Caller(0.4), 2: Caller(0.01)}  # type: ignore[dict-item]
+    group._waited_s = 0.3  # The first host waited for the third, and so did the second.
+    assert group.exchange("here", None) == [None] * 3
+    assert group.meeting_s == 0.01
+    assert [len(caller.told) for caller in group._control.values()] == [1, 1]  # type: ignore[attr-defined]
 
 
 def test_waiting_for_a_job_that_goes_first_does_not_count_as_communication(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,11 @@ class LeaveAfter:
     def between_chunks(self) -> None:
         raise AssertionError("nothing is sent within a host")
 
-    def iteration_done(self, iteration: int, pull: float, comp: float, push: float, sending: float | None) -> bool:
+    def iteration_done(
+        self, iteration: int, pull: float, comp: float, push: float, sending: Any, meeting: float
+    ) -> bool:
         assert min(pull, comp, push) > 0
+        assert meeting >= 0
         assert sending is None or sending >= 0
         return iteration >= self.iterations
 
