@@ -63,7 +63,7 @@ class BlockStore:
         self._slots, self._free = 0, list[mmap.mmap]()  # that blocks are read into
         self._order: list[int] = []
         self._coming: deque[int] = deque()  # places in the order whose blocks are not read yet
-        self._reading: dict[int, tuple[Future[None], mmap.mmap]] = {}  # by place
+        self._reading: dict[int, tuple[Future[mmap.mmap], mmap.mmap]] = {}  # by place
         self._using: dict[int, _Used] = {}  # by place
         self._is_begun = False
         self._staying_now: set[int] = set()  # that are to be in memory after this round
@@ -106,6 +106,11 @@ class BlockStore:
     def bytes_in_memory(self) -> int:
         """Of blocks and of buffers that are read into."""
         return self._in_memory + (self._slots_bytes if self._in_memory < self._total else 0)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the budget suffices with all blocks on disk."""
+        return self._room() >= 0
 
     def set_budget(self, budget_bytes: int, find_share: bool = True) -> None:
         """From now on keep to another budget; α is found anew if that changes much. Raises SpillError."""
@@ -176,8 +181,7 @@ class BlockStore:
         """Say which blocks the next round will use, so that the first are read ahead."""
         with self._changed:
             for future, slot in self._reading.values():  # of a round that was not ended
-                future.cancel()
-                self._io.submit(self._give_back, slot)
+                self._io.submit(self._give_back_read, future, slot)
             self._reading.clear()
             self._order, self._is_begun = list(order), False
             self._coming = deque(place for place, i in enumerate(order) if self._blocks[i].block is None)
@@ -207,9 +211,8 @@ class BlockStore:
             if reading is None:  # It went to disk since the order was told.
                 self._slots += 1
                 slot = mmap.mmap(-1, max(stored.size, PAGE))
-                reading = (self._io.submit(stored.read, self.file, slot), slot)
-        future, slot = reading
-        future.result()
+                reading = (self._io.submit(self._fill, stored, slot), slot)
+        slot = reading[0].result()
         block = stored.block_in(slot)
         if i in self._staying_now and self._keep(stored, block):
             assert stored.block is not None
@@ -341,7 +344,7 @@ class BlockStore:
             self._slots += slot is None
             if slot is None or len(slot) < stored.size:
                 slot = mmap.mmap(-1, max(self._largest, PAGE))
-            self._reading[place] = (self._io.submit(stored.read, self.file, slot), slot)
+            self._reading[place] = (self._io.submit(self._fill, stored, slot), slot)
         self._changed.notify_all()
 
     def _give_back(self, slot: mmap.mmap) -> None:
@@ -368,6 +371,15 @@ class BlockStore:
         self._io.submit(noted)
 
     # In the thread:
+
+    def _fill(self, stored: StoredBlock, slot: mmap.mmap) -> mmap.mmap:
+        """Read a block; into a larger buffer if its state has grown since it was asked for."""
+        found = slot if len(slot) >= stored.size else mmap.mmap(-1, stored.size)
+        stored.read(self.file, found)
+        return found
+
+    def _give_back_read(self, future: Future[mmap.mmap], slot: mmap.mmap) -> None:
+        self._give_back(slot if future.exception() is not None else future.result())
 
     def _put_back(self, stored: StoredBlock, block: DataBlock, slot: mmap.mmap) -> None:
         try:

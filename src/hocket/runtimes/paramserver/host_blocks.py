@@ -19,10 +19,12 @@ from hocket.runtimes.paramserver.memory_budget import (
     resident_bytes,
     room_in_cgroup_bytes,
 )
+from hocket.runtimes.paramserver.pull_plan import ArrayLayout
 from hocket.runtimes.paramserver.worker_pool import WorkerPool
 
 Result = TypeVar("Result")
 _USED = 0.95  # of the budget, when what else is needed has been measured
+_ALL = 0.99
 _STATE_PARTS = 16  # in which the states of blocks are saved and restored, so that they are not all in memory at once
 
 
@@ -150,10 +152,12 @@ class SpilledBlocks:
         if options.share is not None:
             self._store.set_share_on_disk(options.share)
 
-    def reserve(self, size: int) -> None:
-        """So many bytes will be needed for other things that are not there yet. Raises SpillError."""
+    def reserve(self, size: int) -> bool:
+        """So many bytes will be needed for other things that are not there yet; False: even with all blocks on disk
+        there is no room for them. Raises SpillError."""
         self._set_budget(COMFORT, max(0, resident_bytes() - self._store.bytes_in_memory) + size)
         forget_peak()
+        return self._store.has_room
 
     def each(
         self, pool: WorkerPool, order: Sequence[int], work: Callable[[int, DataBlock], Result],
@@ -188,8 +192,11 @@ class SpilledBlocks:
     def epoch_took(self, seconds: float) -> None:
         """Fit the budget to what was measured, and let α take a step."""
         self._epochs += 1
-        other = max(0, peak_resident_bytes() - self._most_bytes)
-        self._set_budget(_USED, other)
+        peak = peak_resident_bytes()
+        if peak > self._options.memory_bytes and self._measured and self._store.share_on_disk > _ALL:
+            said = f"with all blocks on disk this process had {peak / MIB:.0f} MiB"
+            raise SpillError(f"the memory budget is {self._options.memory_bytes / MIB:.0f} MiB: {said}")
+        self._set_budget(_USED, max(0, peak - self._most_bytes))
         if self._options.share is None and self._epochs > 1:  # In the first one kernels are compiled and states made.
             self._store.round_took(seconds)
         self._most_bytes = self._store.bytes_in_memory
@@ -240,6 +247,20 @@ def _why_not(folder: str) -> str:
     if is_in_memory(folder):
         return f"spill folder '{folder}' is in memory itself (tmpfs): choose one on a disk"
     return ""
+
+
+def is_too_large(layouts: Mapping[str, ArrayLayout], options: SpillOptions) -> bool:
+    """Whether the model and the sums of its updates would take more memory than there is, without any input.
+
+    Raises SpillError if it does already, as `init` made it.
+    """
+    size, now = sum(layout.rows * layout.row_bytes for layout in layouts.values()), resident_bytes()
+    if now > options.memory_bytes:
+        said = f"with the model of {size / MIB:.0f} MiB that init() makes this process has {now / MIB:.0f} MiB"
+        if now - size > options.memory_bytes:
+            said = f"this process needs {(now - size) / MIB:.0f} MiB before it has any input"
+        raise SpillError(f"the memory budget is {options.memory_bytes / MIB:.0f} MiB: {said}")
+    return now + 2 * size > COMFORT * options.memory_bytes
 
 
 def expected_bytes(blocks: Sequence[DataBlock]) -> int:
