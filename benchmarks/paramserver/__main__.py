@@ -8,7 +8,7 @@ from importlib import import_module
 
 from benchmarks.machine import machine
 
-MEASUREMENTS = ("pull_push", "kernels")
+MEASUREMENTS = ("pull_push", "kernels", "spill")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -23,6 +23,7 @@ from hocket.runtimes.paramserver.block_file import MIB, BlockFile, SpillError
 from hocket.runtimes.paramserver.packed_arrays import PAGE
 from hocket.runtimes.paramserver.stored_block import StoredBlock
 
+_ALIKE = 1.05  # times another round: the difference may be chance
 _OTHER = 1.2  # times the best round, or the best round times this: the load has changed …
 _OTHER_ROUNDS = 3  # … if it is so for so many rounds, and α is to be found anew
 
@@ -122,6 +123,11 @@ class BlockStore:
         elif self._in_memory > self._room():
             self.set_share_on_disk(self._wanted)
 
+    def lower_budget(self, by_bytes: int) -> None:
+        """Have so much less than is in memory now: blocks go to disk as soon as they are no longer used."""
+        with self._changed:
+            self._budget = min(self._budget, self.bytes_in_memory - by_bytes)
+
     def set_share_on_disk(self, alpha: float) -> float:
         """Want this share on disk from now on; the share that it will be, which is larger if memory does not suffice.
 
@@ -149,7 +155,7 @@ class BlockStore:
         if self._climb is None:
             self._climb = Climb(self.share_on_disk, best_alpha=self.share_on_disk)
         if not self._climb.done:
-            self._climb = climb(self._climb, round_s)
+            self._climb = climb(self._climb, self._judged(self._climb, round_s))
             # The last step may have been one too far.
             share = self.set_share_on_disk(self._climb.best_alpha if self._climb.done else self._climb.alpha)
             self._climb = replace(self._climb, alpha=share)  # It may be larger, for want of memory.
@@ -161,6 +167,15 @@ class BlockStore:
         if self._other_rounds >= _OTHER_ROUNDS:
             self._climb, self._other_rounds = Climb(self._wanted, best_alpha=self._wanted), 0
         return self.share_on_disk
+
+    def _judged(self, at: Climb, round_s: float) -> float:
+        """A round that took about as long as the best one: it was longer if more was on disk, and else shorter.
+
+        So chance does not move α, and as little as possible is on disk.
+        """
+        if at.best_s is None or not at.best_s / _ALIKE < round_s < at.best_s * _ALIKE:
+            return round_s
+        return at.best_s * (_ALIKE if at.alpha > at.best_alpha else 1 / _ALIKE)
 
     def _staying(self) -> set[int]:
         """The blocks that are to be in memory. A small change of α moves few of them, and those on disk are spread

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from hocket.runtimes.paramserver.worker_pool import WorkerPool
 Result = TypeVar("Result")
 _USED = 0.95  # of the budget, when what else is needed has been measured
 _ALL = 0.99
+_RESERVE = 0.05  # of the budget, that is left to others in the same cgroup
+_LOOK_S = 0.02
 _STATE_PARTS = 16  # in which the states of blocks are saved and restored, so that they are not all in memory at once
 
 
@@ -133,7 +136,7 @@ class SpilledBlocks:
         self._options = options
         found: list[int] = []
         file = spill_file(options.folder)
-        self._measured = forget_peak()
+        self._measured, self._has_cgroup, self._looked_s = forget_peak(), False, 0.0
         budget = int(COMFORT * self._limit()) - resident_bytes()
         if budget <= 0:
             said = f"this process needs {resident_bytes() / MIB:.0f} MiB before it has any input"
@@ -169,10 +172,9 @@ class SpilledBlocks:
 
         def worked(place: int) -> Result:
             found = work(order[place], store.begin(place))
-            if isinstance(found, dict):
-                return store.end(place, found)  # type: ignore[return-value]
-            store.end(place)
-            return found
+            kept = store.end(place, found if isinstance(found, dict) else None)
+            self._look()
+            return kept if isinstance(found, dict) else found  # type: ignore[return-value]
 
         pool.each(range(len(order)), worked, lambda place, found: take(order[place], found))
         self._most_bytes = max(self._most_bytes, store.bytes_in_memory)
@@ -217,9 +219,25 @@ class SpilledBlocks:
         self._store.close()
 
     def _limit(self) -> int:
-        """The budget, or what the cgroup that this job shares with others leaves."""
-        room = room_in_cgroup_bytes()
-        return self._options.memory_bytes if room is None else min(self._options.memory_bytes, resident_bytes() + room)
+        """The budget, or what the cgroup that this job shares with others leaves, less some reserve."""
+        room, most = room_in_cgroup_bytes(), self._options.memory_bytes
+        self._has_cgroup = room is not None
+        return most if room is None else min(most, resident_bytes() + room - int(_RESERVE * most))
+
+    def _look(self) -> None:
+        """This process may need more than was measured, or others more of the cgroup: then blocks go to disk as soon as
+        they were worked on."""
+        now_s = time.monotonic()
+        if now_s < self._looked_s + _LOOK_S:
+            return
+        self._looked_s = now_s
+        most = self._options.memory_bytes
+        room = room_in_cgroup_bytes() if self._has_cgroup else None
+        short = resident_bytes() - int(_USED * most)
+        if room is not None:
+            short = max(short, int(_RESERVE * most) - room)
+        if short > 0:
+            self._store.lower_budget(short)
 
     def _set_budget(self, used: float, other: int) -> None:
         self._store.set_budget(int(used * self._limit()) - other, self._options.share is None)
