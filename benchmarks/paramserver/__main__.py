@@ -8,7 +8,7 @@ from importlib import import_module
 
 from benchmarks.machine import machine
 
-MEASUREMENTS = ("pull_push", "kernels", "link", "regroup")
+MEASUREMENTS = ("pull_push", "kernels", "link", "regroup", "spill")
 
 
 def main(arguments: list[str] | None = None) -> None:

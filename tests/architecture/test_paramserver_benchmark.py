@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.paramserver import kernels, pull_push
+from benchmarks.paramserver import kernels, pull_push, spill
 from benchmarks.paramserver.__main__ import main
 
 
@@ -33,7 +33,18 @@ def test_kernels_are_shown_beside_what_was_measured_before() -> None:
     assert "0.50" in shown
 
 
+def test_a_share_on_disk_that_is_found_is_compared_with_the_fixed_ones_that_fit() -> None:
+    def run(alpha: float | None, epoch_ms: float, kept: bool = True) -> dict[str, object]:
+        return {"alpha": alpha, "epoch_ms": epoch_ms, "least": 0.4, "most": 0.5, "peak_mib": 200.0, "kept": kept}
+
+    runs = [run(None, 210), run(0.0, 100, kept=False), run(0.5, 200), run(1.0, 300)]
+    shown = "\n".join(spill.text({"blocks": 4, "block_mib": 2, "mem_mib": 250, "steady": runs}))
+    assert "0.0    100  0.40-0.50  200  not kept: it does not fit" in shown
+    assert "found while it ran: 1.05 × the time of the best fixed one that fits, 0.5" in shown
+    assert spill.verdict(runs[:2]) == "no fixed α fits"
+
+
 def test_an_unknown_measurement_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["nothing"])
-    assert "there is no measurement 'nothing'; there are: pull_push, kernels" in capsys.readouterr().err
+    assert "there is no measurement 'nothing'; there are: pull_push, kernels, spill" in capsys.readouterr().err

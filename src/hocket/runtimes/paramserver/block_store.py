@@ -23,6 +23,7 @@ from hocket.runtimes.paramserver.block_file import MIB, BlockFile, SpillError
 from hocket.runtimes.paramserver.packed_arrays import PAGE
 from hocket.runtimes.paramserver.stored_block import StoredBlock
 
+_ALIKE = 1.05  # times another round: the difference may be chance
 _OTHER = 1.2  # times the best round, or the best round times this: the load has changed …
 _OTHER_ROUNDS = 3  # … if it is so for so many rounds, and α is to be found anew
 
@@ -63,7 +64,7 @@ class BlockStore:
         self._slots, self._free = 0, list[mmap.mmap]()  # that blocks are read into
         self._order: list[int] = []
         self._coming: deque[int] = deque()  # places in the order whose blocks are not read yet
-        self._reading: dict[int, tuple[Future[None], mmap.mmap]] = {}  # by place
+        self._reading: dict[int, tuple[Future[mmap.mmap], mmap.mmap]] = {}  # by place
         self._using: dict[int, _Used] = {}  # by place
         self._is_begun = False
         self._staying_now: set[int] = set()  # that are to be in memory after this round
@@ -107,6 +108,11 @@ class BlockStore:
         """Of blocks and of buffers that are read into."""
         return self._in_memory + (self._slots_bytes if self._in_memory < self._total else 0)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the budget suffices with all blocks on disk."""
+        return self._room() >= 0
+
     def set_budget(self, budget_bytes: int, find_share: bool = True) -> None:
         """From now on keep to another budget; α is found anew if that changes much. Raises SpillError."""
         before = self._room()
@@ -116,6 +122,11 @@ class BlockStore:
             self.set_share_on_disk(0.0)
         elif self._in_memory > self._room():
             self.set_share_on_disk(self._wanted)
+
+    def lower_budget(self, by_bytes: int) -> None:
+        """Have so much less than is in memory now: blocks go to disk as soon as they are no longer used."""
+        with self._changed:
+            self._budget = min(self._budget, self.bytes_in_memory - by_bytes)
 
     def set_share_on_disk(self, alpha: float) -> float:
         """Want this share on disk from now on; the share that it will be, which is larger if memory does not suffice.
@@ -144,7 +155,7 @@ class BlockStore:
         if self._climb is None:
             self._climb = Climb(self.share_on_disk, best_alpha=self.share_on_disk)
         if not self._climb.done:
-            self._climb = climb(self._climb, round_s)
+            self._climb = climb(self._climb, self._judged(self._climb, round_s))
             # The last step may have been one too far.
             share = self.set_share_on_disk(self._climb.best_alpha if self._climb.done else self._climb.alpha)
             self._climb = replace(self._climb, alpha=share)  # It may be larger, for want of memory.
@@ -156,6 +167,15 @@ class BlockStore:
         if self._other_rounds >= _OTHER_ROUNDS:
             self._climb, self._other_rounds = Climb(self._wanted, best_alpha=self._wanted), 0
         return self.share_on_disk
+
+    def _judged(self, at: Climb, round_s: float) -> float:
+        """A round that took about as long as the best one: it was longer if more was on disk, and else shorter.
+
+        So chance does not move α, and as little as possible is on disk.
+        """
+        if at.best_s is None or not at.best_s / _ALIKE < round_s < at.best_s * _ALIKE:
+            return round_s
+        return at.best_s * (_ALIKE if at.alpha > at.best_alpha else 1 / _ALIKE)
 
     def _staying(self) -> set[int]:
         """The blocks that are to be in memory. A small change of α moves few of them, and those on disk are spread
@@ -176,8 +196,7 @@ class BlockStore:
         """Say which blocks the next round will use, so that the first are read ahead."""
         with self._changed:
             for future, slot in self._reading.values():  # of a round that was not ended
-                future.cancel()
-                self._io.submit(self._give_back, slot)
+                self._io.submit(self._give_back_read, future, slot)
             self._reading.clear()
             self._order, self._is_begun = list(order), False
             self._coming = deque(place for place, i in enumerate(order) if self._blocks[i].block is None)
@@ -207,9 +226,8 @@ class BlockStore:
             if reading is None:  # It went to disk since the order was told.
                 self._slots += 1
                 slot = mmap.mmap(-1, max(stored.size, PAGE))
-                reading = (self._io.submit(stored.read, self.file, slot), slot)
-        future, slot = reading
-        future.result()
+                reading = (self._io.submit(self._fill, stored, slot), slot)
+        slot = reading[0].result()
         block = stored.block_in(slot)
         if i in self._staying_now and self._keep(stored, block):
             assert stored.block is not None
@@ -341,7 +359,7 @@ class BlockStore:
             self._slots += slot is None
             if slot is None or len(slot) < stored.size:
                 slot = mmap.mmap(-1, max(self._largest, PAGE))
-            self._reading[place] = (self._io.submit(stored.read, self.file, slot), slot)
+            self._reading[place] = (self._io.submit(self._fill, stored, slot), slot)
         self._changed.notify_all()
 
     def _give_back(self, slot: mmap.mmap) -> None:
@@ -368,6 +386,15 @@ class BlockStore:
         self._io.submit(noted)
 
     # In the thread:
+
+    def _fill(self, stored: StoredBlock, slot: mmap.mmap) -> mmap.mmap:
+        """Read a block; into a larger buffer if its state has grown since it was asked for."""
+        found = slot if len(slot) >= stored.size else mmap.mmap(-1, stored.size)
+        stored.read(self.file, found)
+        return found
+
+    def _give_back_read(self, future: Future[mmap.mmap], slot: mmap.mmap) -> None:
+        self._give_back(slot if future.exception() is not None else future.result())
 
     def _put_back(self, stored: StoredBlock, block: DataBlock, slot: mmap.mmap) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,14 @@ from hocket.runtimes.paramserver.memory_budget import (
     resident_bytes,
     room_in_cgroup_bytes,
 )
+from hocket.runtimes.paramserver.pull_plan import ArrayLayout
 from hocket.runtimes.paramserver.worker_pool import WorkerPool
 
 Result = TypeVar("Result")
 _USED = 0.95  # of the budget, when what else is needed has been measured
+_ALL = 0.99
+_RESERVE = 0.05  # of the budget, that is left to others in the same cgroup
+_LOOK_S = 0.02
 _STATE_PARTS = 16  # in which the states of blocks are saved and restored, so that they are not all in memory at once
 
 
@@ -131,7 +136,7 @@ class SpilledBlocks:
         self._options = options
         found: list[int] = []
         file = spill_file(options.folder)
-        self._measured = forget_peak()
+        self._measured, self._has_cgroup, self._looked_s = forget_peak(), False, 0.0
         budget = int(COMFORT * self._limit()) - resident_bytes()
         if budget <= 0:
             said = f"this process needs {resident_bytes() / MIB:.0f} MiB before it has any input"
@@ -150,10 +155,12 @@ class SpilledBlocks:
         if options.share is not None:
             self._store.set_share_on_disk(options.share)
 
-    def reserve(self, size: int) -> None:
-        """So many bytes will be needed for other things that are not there yet. Raises SpillError."""
+    def reserve(self, size: int) -> bool:
+        """So many bytes will be needed for other things that are not there yet; False: even with all blocks on disk
+        there is no room for them. Raises SpillError."""
         self._set_budget(COMFORT, max(0, resident_bytes() - self._store.bytes_in_memory) + size)
         forget_peak()
+        return self._store.has_room
 
     def each(
         self, pool: WorkerPool, order: Sequence[int], work: Callable[[int, DataBlock], Result],
@@ -165,10 +172,9 @@ class SpilledBlocks:
 
         def worked(place: int) -> Result:
             found = work(order[place], store.begin(place))
-            if isinstance(found, dict):
-                return store.end(place, found)  # type: ignore[return-value]
-            store.end(place)
-            return found
+            kept = store.end(place, found if isinstance(found, dict) else None)
+            self._look()
+            return kept if isinstance(found, dict) else found  # type: ignore[return-value]
 
         pool.each(range(len(order)), worked, lambda place, found: take(order[place], found))
         self._most_bytes = max(self._most_bytes, store.bytes_in_memory)
@@ -188,8 +194,11 @@ class SpilledBlocks:
     def epoch_took(self, seconds: float) -> None:
         """Fit the budget to what was measured, and let α take a step."""
         self._epochs += 1
-        other = max(0, peak_resident_bytes() - self._most_bytes)
-        self._set_budget(_USED, other)
+        peak = peak_resident_bytes()
+        if peak > self._options.memory_bytes and self._measured and self._store.share_on_disk > _ALL:
+            said = f"with all blocks on disk this process had {peak / MIB:.0f} MiB"
+            raise SpillError(f"the memory budget is {self._options.memory_bytes / MIB:.0f} MiB: {said}")
+        self._set_budget(_USED, max(0, peak - self._most_bytes))
         if self._options.share is None and self._epochs > 1:  # In the first one kernels are compiled and states made.
             self._store.round_took(seconds)
         self._most_bytes = self._store.bytes_in_memory
@@ -210,9 +219,25 @@ class SpilledBlocks:
         self._store.close()
 
     def _limit(self) -> int:
-        """The budget, or what the cgroup that this job shares with others leaves."""
-        room = room_in_cgroup_bytes()
-        return self._options.memory_bytes if room is None else min(self._options.memory_bytes, resident_bytes() + room)
+        """The budget, or what the cgroup that this job shares with others leaves, less some reserve."""
+        room, most = room_in_cgroup_bytes(), self._options.memory_bytes
+        self._has_cgroup = room is not None
+        return most if room is None else min(most, resident_bytes() + room - int(_RESERVE * most))
+
+    def _look(self) -> None:
+        """This process may need more than was measured, or others more of the cgroup: then blocks go to disk as soon as
+        they were worked on."""
+        now_s = time.monotonic()
+        if now_s < self._looked_s + _LOOK_S:
+            return
+        self._looked_s = now_s
+        most = self._options.memory_bytes
+        room = room_in_cgroup_bytes() if self._has_cgroup else None
+        short = resident_bytes() - int(_USED * most)
+        if room is not None:
+            short = max(short, int(_RESERVE * most) - room)
+        if short > 0:
+            self._store.lower_budget(short)
 
     def _set_budget(self, used: float, other: int) -> None:
         self._store.set_budget(int(used * self._limit()) - other, self._options.share is None)
@@ -240,6 +265,20 @@ def _why_not(folder: str) -> str:
     if is_in_memory(folder):
         return f"spill folder '{folder}' is in memory itself (tmpfs): choose one on a disk"
     return ""
+
+
+def is_too_large(layouts: Mapping[str, ArrayLayout], options: SpillOptions) -> bool:
+    """Whether the model and the sums of its updates would take more memory than there is, without any input.
+
+    Raises SpillError if it does already, as `init` made it.
+    """
+    size, now = sum(layout.rows * layout.row_bytes for layout in layouts.values()), resident_bytes()
+    if now > options.memory_bytes:
+        said = f"with the model of {size / MIB:.0f} MiB that init() makes this process has {now / MIB:.0f} MiB"
+        if now - size > options.memory_bytes:
+            said = f"this process needs {(now - size) / MIB:.0f} MiB before it has any input"
+        raise SpillError(f"the memory budget is {options.memory_bytes / MIB:.0f} MiB: {said}")
+    return now + 2 * size > COMFORT * options.memory_bytes
 
 
 def expected_bytes(blocks: Sequence[DataBlock]) -> int:

@@ -36,10 +36,8 @@ class HostModel:
             target = self.shard.whole[name] if wanted.keys is None else self._table(name, wanted.keys)
             if wanted.keys is not None:
                 first, behind = _places(wanted.keys, self.shard.spans[name])
-                np.take(
-                    self.shard.values[name], wanted.keys[first:behind] - self.shard.spans[name][0], axis=0,
-                    out=target[first:behind],
-                )  # fmt: skip
+                own = wanted.keys[first:behind] - self.shard.spans[name][0]
+                self.shard.memory.take(target[first:behind], self.shard.values[name], own)
             view = target.view()
             view.flags.writeable = False
             self._pulled[name] = view
@@ -67,7 +65,7 @@ class HostModel:
 
     def _table(self, name: str, keys: Array) -> Array:
         if name not in self._tables or len(self._tables[name]) != len(keys):
-            self._tables[name] = self.shard.layouts[name].empty(len(keys))
+            self._tables[name] = self.shard.memory.empty(self.shard.layouts[name], len(keys))
         return self._tables[name]
 
     # -- what a block sees and gives -----------------------------------------------------------------------------
@@ -123,11 +121,12 @@ class HostModel:
                     total[...] = 0
                 total[places[block]] += update.astype(total.dtype, copy=False)
             self._sums[name] = total
+        self.shard.memory.relieve()
 
     def _buffer(self, name: str) -> Array:
         shape = self._pulled[name].shape
         if name not in self._buffers or self._buffers[name].shape != shape:
-            self._buffers[name] = np.empty(shape, self._pulled[name].dtype)
+            self._buffers[name] = self.shard.memory.like(self._pulled[name])
         return self._buffers[name]
 
     # -- PUSH ----------------------------------------------------------------------------------------------------

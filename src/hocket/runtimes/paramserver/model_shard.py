@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, TrainingError
+from hocket.runtimes.paramserver.model_memory import ModelMemory
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout
 from hocket.runtimes.paramserver.sharding import rows_of
 from hocket.runtimes.paramserver.worker_pool import WorkerPool
@@ -27,13 +28,17 @@ class ModelShard:
     Invariant: `values` change only in `apply`, when all hosts have pushed and none pulls; then `version` does, too.
     """
 
-    def __init__(self, layouts: Mapping[str, ArrayLayout], host: int, hosts: int, whole: frozenset[str]) -> None:
+    def __init__(
+        self, layouts: Mapping[str, ArrayLayout], host: int, hosts: int, whole: frozenset[str],
+        memory: ModelMemory | None = None,
+    ) -> None:  # fmt: skip
         """Arrays in `whole` are kept with room for all their rows, of which the own ones are part: pulling those copies
         nothing."""
         self.layouts, self.host, self.hosts = layouts, host, hosts
+        self.memory = memory or ModelMemory()
         self.spans = {name: rows_of(layout.rows, host, hosts) for name, layout in layouts.items()}
         self.version = 0  # iterations whose updates are in it
-        self.whole = {name: layouts[name].empty(layouts[name].rows) for name in layouts if name in whole}
+        self.whole = {name: self.memory.empty(of, of.rows) for name, of in layouts.items() if name in whole}
         self.values = {name: self._own(name) for name in layouts}
         self._changed = threading.Condition()
         self._staged: dict[int, dict[str, Update]] = {}
@@ -42,7 +47,9 @@ class ModelShard:
 
     def _own(self, name: str) -> Array:
         first, behind = self.spans[name]
-        return self.whole[name][first:behind] if name in self.whole else self.layouts[name].empty(behind - first)
+        if name in self.whole:
+            return self.whole[name][first:behind]
+        return self.memory.empty(self.layouts[name], behind - first)
 
     # -- what other hosts ask for --------------------------------------------------------------------------------
 
@@ -55,9 +62,9 @@ class ModelShard:
         """Where the rows that a host pushes are put: so many, or all of them."""
         self._check(name, version, "push")
         if keys is not None:
-            return self.layouts[name].empty(keys)
+            return self.memory.empty(self.layouts[name], keys)
         if (host, name) not in self._buffers:
-            self._buffers[host, name] = np.empty_like(self.values[name])
+            self._buffers[host, name] = self.memory.like(self.values[name])
         return self._buffers[host, name]
 
     def stage(self, host: int, name: str, update: Update) -> None:
@@ -99,7 +106,7 @@ class ModelShard:
         if type(algorithm).apply is Algorithm.apply:
             for updates in by_host:
                 for name, update in updates.items():
-                    _add(self.values[name], update, pool)
+                    _add(self.values[name], update, pool, self.memory)
         else:
             for rows in sorted({layout.rows for layout in self.layouts.values()}):
                 names = [name for name, layout in self.layouts.items() if layout.rows == rows]
@@ -119,7 +126,7 @@ class ModelShard:
         if not updated or not len(self.values[names[0]]):
             return
         keys = _keys_of([update for updates in came.values() for update in updates])
-        sums = {name: _sum(came[name], keys, self.values[name], pool) for name in updated}
+        sums = {name: _sum(came[name], keys, self.values[name], pool, self.memory) for name in updated}
         values = {name: self.values[name] if keys is None else self.values[name][keys] for name in names}
         width = sum(self.layouts[name].row_bytes for name in names)
 
@@ -129,6 +136,7 @@ class ModelShard:
                 {name: rows[first:behind] for name, rows in sums.items()},
                 iteration,
             )
+            self.memory.relieve()
 
         pool.over_rows(len(values[names[0]]), width, change)
         if keys is not None:
@@ -144,26 +152,27 @@ def _keys_of(updates: list[Update]) -> Array | None:
     return np.unique(np.concatenate([found for found in keys if found is not None]))
 
 
-def _sum(updates: list[Update], keys: Array | None, like: Array, pool: WorkerPool) -> Array:
+def _sum(updates: list[Update], keys: Array | None, like: Array, pool: WorkerPool, memory: ModelMemory) -> Array:
     if keys is None and len(updates) == 1 and updates[0].keys is None:
         return updates[0].rows
     total = np.zeros_like(like) if keys is None else np.zeros((len(keys), *like.shape[1:]), like.dtype)
     for update in updates:
         if keys is None or update.keys is None:
-            _add(total, update, pool)
+            _add(total, update, pool, memory)
         else:
             total[np.searchsorted(keys, update.keys)] += update.rows
     return total
 
 
-def _add(values: Array, update: Update, pool: WorkerPool) -> None:
+def _add(values: Array, update: Update, pool: WorkerPool, memory: ModelMemory) -> None:
     """Keys are each there once, so that no addition is lost."""
-    if update.keys is not None:
-        values[update.keys] += update.rows
-        return
 
     def add(first: int, behind: int) -> None:
-        np.add(values[first:behind], update.rows[first:behind], out=values[first:behind])
+        if update.keys is not None:
+            values[update.keys[first:behind]] += update.rows[first:behind]
+        else:
+            np.add(values[first:behind], update.rows[first:behind], out=values[first:behind])
+        memory.relieve()
 
-    if len(values):
-        pool.over_rows(len(values), values[:1].nbytes, add)
+    if len(update.rows):
+        pool.over_rows(len(update.rows), values[:1].nbytes, add)

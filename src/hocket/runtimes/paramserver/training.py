@@ -31,11 +31,14 @@ from hocket.runtimes.paramserver.host_blocks import (
     SpilledBlocks,
     SpillOptions,
     expected_bytes,
+    is_too_large,
+    spill_file,
 )  # fmt: skip
 from hocket.runtimes.paramserver.host_group import HostGroup
 from hocket.runtimes.paramserver.host_model import HostModel
 from hocket.runtimes.paramserver.host_server import ShardServer
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables, default_workers
+from hocket.runtimes.paramserver.model_memory import ModelMemory
 from hocket.runtimes.paramserver.model_shard import ModelShard, Update
 from hocket.runtimes.paramserver.phase_tokens import tokens_offered
 from hocket.runtimes.paramserver.phase_turns import NoTurns, PhaseTurns, TimedTurn
@@ -131,6 +134,7 @@ def train(
         pool.close()
         if run is not None:
             run.blocks.close()
+            run.memory.close()
         if offered is not None:
             offered.close()
 
@@ -162,6 +166,7 @@ class _Run:
         self.saved_s = time.monotonic()
         self.server = ShardServer()
         self.plans: dict[object, Plan] = {}
+        self.memory = ModelMemory()
 
     # -- the beginning -------------------------------------------------------------------------------------------
 
@@ -179,6 +184,9 @@ class _Run:
             saved = self.checkpoints.seen(found["id"])
         model = check_model(self.algorithm.init(np.random.default_rng(self.options.seed)))
         layouts = {name: ArrayLayout.of(array) for name, array in model.items()}
+        if self.spill is not None and is_too_large(layouts, self.spill):
+            self._spill_model()
+            model = {name: self.memory.moved(model.pop(name)) for name in list(model)}
         self._take_blocks(layouts)
         whole = frozenset(
             name
@@ -187,10 +195,10 @@ class _Run:
             for name, keys in of.items()
             if keys is None
         )
-        shard = ModelShard(layouts, self.group.host, self.group.hosts, whole)
+        shard = ModelShard(layouts, self.group.host, self.group.hosts, whole, self.memory)
         if found is None:
             for name, (first, behind) in shard.spans.items():
-                shard.values[name][...] = model[name][first:behind]
+                self.memory.copy(shard.values[name], model[name][first:behind])
         else:
             self._restore(shard, found, saved)
         self.shard, self.model = shard, HostModel(shard, self.group)
@@ -223,7 +231,13 @@ class _Run:
         size = expected_bytes(self.given) // self.group.hosts
         self.blocks = spilled = SpilledBlocks(each, self.spill, self.options.workers, size)
         self._give_back_input()
-        spilled.reserve(rows.bytes_at_once(self.options.batch, self.options.workers))
+        if not spilled.reserve(rows.bytes_at_once(self.options.batch, self.options.workers)):
+            self._spill_model()
+
+    def _spill_model(self) -> None:
+        """All input on disk is not enough."""
+        assert self.spill is not None
+        self.memory.spill(spill_file(self.spill.folder).folder, self.spill.memory_bytes)
 
     def _give_back_input(self) -> None:
         """This host has its blocks; what they were made from may go."""
@@ -316,6 +330,7 @@ class _Run:
                 pass_s = 0.0
                 if not self._is_done():
                     self.blocks.expect(self._own_of(self.batches[0]))
+            self.memory.write_back()
             self._heed(leave)
         self._save_if_new()
         epochs, spilled = self.iteration // len(self.batches), self.blocks.spilled
@@ -461,7 +476,7 @@ class _Run:
         if host == self.group.host:
             return self.shard.values[name]
         first, behind = rows_of(self.layouts[name].rows, host, self.group.hosts)
-        found, link = self.layouts[name].empty(behind - first), self.group.links[host]
+        found, link = self.memory.empty(self.layouts[name], behind - first), self.group.links[host]
         try:
             link.send(Pull(name, self.iteration))
             link.receive_answer()
@@ -487,7 +502,7 @@ class _Run:
         """All arrays, on host 0."""
         found = {}
         if self.group.host == 0:
-            found = {name: np.concatenate(self._shards(name)) for name in self.layouts}
+            found = {name: self.memory.joined(layout, self._shards(name)) for name, layout in self.layouts.items()}
         self.group.exchange("end", None)
         return found
 

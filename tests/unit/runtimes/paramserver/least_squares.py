@@ -83,6 +83,28 @@ class Mean(Algorithm):
         return float(block.data["x"][0] + params["mean"][0] + block.state["seen"].mean())
 
 
+class Counters(Algorithm):
+    """A large model of which each block has a part: too large for the memory of a test."""
+
+    def __init__(self, rows: int, parts: int) -> None:
+        self.rows, self.parts = rows, parts
+
+    def init(self, rng: np.random.Generator) -> Mapping[str, Array]:
+        del rng
+        return {"counts": np.zeros((self.rows, 256))}
+
+    def needs(self, block: DataBlock) -> Mapping[str, Array | None]:
+        first = self.rows * int(block.data["x"][0]) // self.parts
+        return {"counts": np.arange(first, first + self.rows // self.parts)}
+
+    def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:
+        return {"counts": np.full_like(params["counts"], 1 + block.data["x"][0])}
+
+    def objective(self, block: DataBlock, params: Mapping[str, Array]) -> float:
+        del block
+        return float(params["counts"].sum())
+
+
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -156,6 +157,27 @@ def test_the_next_block_is_read_while_one_is_computed_on(tmp_path, monkeypatch):
         store._io.submit(int).result()  # All that was asked of the thread before is done.
         assert filled == ["block 0", "block 1"]
         reading.close()
+
+
+def test_a_state_that_grows_is_read_whole_though_the_next_round_was_told_before_it_was_written(tmp_path):
+    with BlockStore(blocks(4), 1000 * SIZE, str(tmp_path)) as store:
+        store.set_share_on_disk(1.0)
+        for pages in (1, 40, 3):
+            store.begin_round([0])
+            go_on = threading.Event()
+            used = store.begin(0)
+            store._io.submit(go_on.wait)
+            used.state["x"] = np.full(pages * PAGE // 8, float(pages))
+            store.end(0)
+            store.expect([0])
+            go_on.set()
+            store.begin_round([0])
+            assert store.begin(0).state["x"].tolist() == [pages] * (pages * PAGE // 8)
+            store.end(0)
+        assert store.state(0)["x"][0] == 3
+        store.set_share_on_disk(0.0)
+        assert len(list(store)) == 4
+        assert store.state(0)["x"][0] == 3
 
 
 def test_the_share_climbs_to_the_fastest_and_is_found_anew_when_the_load_changes(tmp_path):

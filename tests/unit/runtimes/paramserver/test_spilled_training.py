@@ -1,6 +1,7 @@
 """Training with input on disk: the same to the last bit, within the memory budget, and what cannot be is said."""
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -10,16 +11,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.runtimes.paramserver.least_squares import LazyBlocks, LeastSquares, Mean, dense_blocks, on_hosts
+from tests.unit.runtimes.paramserver.least_squares import (
+    LazyBlocks,
+    LeastSquares,
+    Mean,
+    SparseLeastSquares,
+    dense_blocks,
+    on_hosts,
+    sparse_blocks,
+)
 from tests.unit.runtimes.paramserver.test_training import LeaveAfter, trained
 
-from hocket.runtimes.paramserver import host_blocks
+from hocket.runtimes.paramserver import host_blocks, memory_budget, model_memory, training
 from hocket.runtimes.paramserver.algorithm import Array, DataBlock, TrainingError
 from hocket.runtimes.paramserver.block_file import is_in_memory
 from hocket.runtimes.paramserver.host_blocks import SpillOptions
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables
+from hocket.runtimes.paramserver.memory_budget import resident_bytes
 from hocket.runtimes.paramserver.stored_block import StoredBlock
-from hocket.runtimes.paramserver.training import Paused, Trained, train
+from hocket.runtimes.paramserver.training import EpochEnd, Paused, Trained, train
 
 PLENTY = 1 << 40
 
@@ -121,7 +131,7 @@ from hocket.runtimes.paramserver.memory_budget import peak_resident_bytes
 from hocket.runtimes.paramserver.host_blocks import SpillOptions
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables
 from hocket.runtimes.paramserver.training import train
-from hocket.runtimes.paramserver import host_blocks
+from hocket.runtimes.paramserver import host_blocks, memory_budget, model_memory, training
 from tests.unit.runtimes.paramserver.least_squares import LazyBlocks, Mean
 
 host_blocks.forget_peak = lambda: False  # The peak of all is looked at here.
@@ -142,6 +152,107 @@ def test_a_run_whose_data_are_three_times_the_budget_stays_within_it(disk: str) 
     assert objective == pytest.approx(expected.objective)
     assert 0.7 * budget_mib < peak_mib < budget_mib
     assert share > 0.7
+
+
+_MODEL = """
+import sys
+from hocket.runtimes.paramserver import host_blocks, memory_budget, model_memory, training
+from hocket.runtimes.paramserver.host_blocks import SpillOptions
+from hocket.runtimes.paramserver.launch_variables import LaunchVariables
+from hocket.runtimes.paramserver.memory_budget import peak_resident_bytes
+from hocket.runtimes.paramserver.training import train
+from tests.unit.runtimes.paramserver.least_squares import Counters, LazyBlocks
+
+host_blocks.forget_peak = lambda: False
+trained = train(Counters(32 * 1024, 64), LazyBlocks(64, 4096), workers=2, epochs=2, batch=16, launch=LaunchVariables(),
+                spill=SpillOptions(int(sys.argv[2]) << 20, sys.argv[1]), objective_every=0)
+peak = peak_resident_bytes() / (1 << 20)
+print(peak, float(trained.model["counts"][::512, 0].sum()), bool((trained.model["counts"][:512] == 2).all()))
+"""
+
+
+def test_a_model_larger_than_the_budget_is_kept_on_disk(disk: str) -> None:
+    budget_mib = 80  # of which Python itself takes a half; the model has 64 MiB, and so have the sums of updates
+    done = subprocess.run(
+        [sys.executable, "-c", _MODEL, disk, str(budget_mib)], capture_output=True, text=True, check=True
+    )
+    peak_mib, total, is_right = done.stdout.split()
+    assert (float(total), is_right) == (2 * sum(range(1, 65)), "True")
+    assert float(peak_mib) < budget_mib
+    assert not os.listdir(disk)
+
+
+@pytest.mark.parametrize(("algorithm", "blocks"), [(WithHistory, dense_blocks), (SparseLeastSquares, sparse_blocks)])
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_model_on_disk_gives_the_same_to_the_last_bit(
+    disk: str, algorithm: Any, blocks: Any, hosts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(at: LaunchVariables, **more: Any) -> Trained:
+        return train(algorithm(), blocks(), launch=at, workers=2, epochs=5, batch=3, **more)
+
+    expected = on_hosts(hosts, run)[0]
+    monkeypatch.setattr(training, "is_too_large", lambda *_: True)
+    monkeypatch.setattr(model_memory, "_FULL", 0.0)  # Pages are given up all the time.
+    found = on_hosts(hosts, lambda at: run(at, **spilled(disk, 1.0)))[0]
+    assert same(found, expected)  # type: ignore[arg-type]
+
+
+def test_a_model_that_the_budget_has_no_room_for_even_so_is_refused(disk: str) -> None:
+    class Large(LeastSquares):
+        def init(self, rng: np.random.Generator) -> Mapping[str, Array]:
+            return {**super().init(rng), "much": np.ones(resident_bytes() // 8)}
+
+    why = r"^the memory budget is \d+ MiB: with the model of \d+ MiB that init\(\) makes this process has \d+ MiB$"
+    with pytest.raises(TrainingError, match=why):
+        trained(Large(), dense_blocks(), spill=SpillOptions(int(1.5 * resident_bytes()), disk))
+
+
+def test_blocks_go_to_disk_when_others_take_the_memory_of_the_cgroup_and_come_back(
+    disk: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = [PLENTY]
+    monkeypatch.setattr(host_blocks, "room_in_cgroup_bytes", lambda: room[0])
+    monkeypatch.setattr(host_blocks, "_LOOK_S", 0.0)
+    shares = []
+
+    def on_epoch(end: EpochEnd) -> None:
+        assert end.spilled is not None
+        shares.append(end.spilled.share)
+        room[0] = 0 if 2 <= end.epoch < 5 else PLENTY
+
+    expected = trained(WithHistory(), dense_blocks(12), epochs=12)
+    found = trained(WithHistory(), dense_blocks(12), epochs=12, on_epoch=on_epoch, **spilled(disk, None, 64 << 30))
+    assert same(found, expected)
+    assert shares[1] == 0.0
+    assert shares[4] == 1.0
+    assert min(shares[6:]) == 0.0
+
+
+def test_a_file_that_may_not_grow_fails_with_the_name_of_the_block(disk: str) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limit[1]))
+    try:
+        with pytest.raises(TrainingError, match=r"^block 'block \d+' of 0.0 MiB cannot be kept in folder .*: File too"):
+            trained(LeastSquares(), dense_blocks(12), **spilled(disk, 1.0))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert not os.listdir(disk)
+
+
+def test_the_room_of_a_cgroup_is_that_of_the_tightest_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def folder(name: str, limit: str, used: int, stat: str) -> Path:
+        made = tmp_path / name
+        made.mkdir()
+        (made / "memory.max").write_text(limit)
+        (made / "memory.current").write_text(f"{used}\n")
+        (made / "memory.stat").write_text(stat)
+        return made
+
+    folders = [folder("a", "max\n", 5, ""), folder("b", "900\n", 700, "anon 600\ninactive_file 50\nactive_file 20\n")]
+    monkeypatch.setattr(memory_budget, "_folders", lambda: folders)
+    assert memory_budget.room_in_cgroup_bytes() == 270
+    monkeypatch.setattr(memory_budget, "_folders", lambda: folders[:1])
+    assert memory_budget.room_in_cgroup_bytes() is None
 
 
 @pytest.mark.parametrize(
