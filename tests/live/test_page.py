@@ -362,6 +362,23 @@ def test_a_reader_sees_and_changes_nothing_and_signs_out(browser: Any, controlle
 
 
 @pytest.mark.slow
+def test_the_page_catches_up_when_its_connection_was_lost(tab: Tab, controller: LiveController) -> None:
+    tab.go("/jobs")
+    tab.page.wait_for_selector(".virtual .row")
+    tab.context.set_offline(True)
+    tab.awaits("document.querySelector('.connection').textContent === 'Reconnecting…'")
+    submit(controller, id="meanwhile", command=train(controller, "meanwhile"), gpus=2, owner="bob")
+    controller.call("POST", "/v1/wishes", {"wish": "pause", "jobs": ["meanwhile"]})
+    tab.context.set_offline(False)
+    row = "[...document.querySelectorAll('.virtual .row')].filter(row => row.textContent.includes('meanwhile'))"
+    tab.awaits(f"{row}.length === 1 && {row}[0].textContent.includes('held')")
+    tab.awaits("document.querySelector('.connection').textContent === ''")
+    assert tab.page.evaluate(f"new Set({NAMES}).size === {NAMES}.length"), "nothing is there twice"
+    controller.call("POST", "/v1/wishes", {"wish": "stop", "jobs": ["meanwhile"]})
+    tab.errors = [error for error in tab.errors if not error.startswith("Failed to load resource:")]
+
+
+@pytest.mark.slow
 def test_the_page_catches_up_after_a_restart_and_doubles_nothing(tab: Tab, controller: LiveController) -> None:
     page = tab.page
     tab.go("/jobs")
