@@ -28,6 +28,7 @@ from benchmarks.machine import Machine, machine, table
 from hocket.service.page_files import page_files
 
 RATES = (100, 1000)  # jobs that change in a second
+PATIENCE_S = 120.0  # for all jobs to be listed
 WHEELS = 120  # turns of the wheel
 FLAGS = ["--no-sandbox", "--disable-gpu"]
 CATEGORIES = [
@@ -155,7 +156,11 @@ def first_view(page: Any, jobs: int) -> FirstView:
     page.goto("about:blank")
     page.goto(f"{place}#/jobs")
     loaded = "many => Number(document.querySelector('.chip .many')?.textContent.replaceAll(',', '') ?? 0) >= many"
+    until = time.monotonic() + PATIENCE_S
     while not page.evaluate(loaded, jobs):
+        if time.monotonic() > until:
+            shown = page.evaluate("document.querySelector('#app').innerText.slice(0, 500)")
+            raise TimeoutError(f"not all {jobs:,} jobs are listed within {PATIENCE_S:g} s, but: {shown}")
         page.wait_for_timeout(20)
     found = metrics_of(session)
     return FirstView(found["TaskDuration"], found["ScriptDuration"])

@@ -2,7 +2,7 @@
 
     python docs/page_pictures.py
 
-It takes about four minutes, and needs Chromium and `pip install playwright`.
+It takes about five minutes, and needs Chromium and `pip install playwright`.
 """
 
 import json
@@ -52,8 +52,30 @@ def run_jobs(home: str) -> None:
     time.sleep(max(0.0, began_s + RUN_S - time.monotonic()))
 
 
+def run_study(home: str) -> None:
+    """A short one, on no device."""
+    space = ["--space", "rate=loguniform:0.001,1", "--space", "hidden=choice:8,16,32,64"]
+    search = [
+        "--search",
+        "halving",
+        "--trials",
+        "24",
+        "--units",
+        "9",
+        "--metric",
+        "acc",
+        "--gpus",
+        "0",
+        "--cores",
+        "0.1",
+    ]
+    script = [*TRAIN, "--learning-rate", "{rate}", "--hidden", "{hidden}", "--epochs", "{units}", "--pace", "0.02"]
+    out = ["--name", "rates", "--owner", "ana", "--out", f"{home}/study"]
+    hocket(home, "tune", *out, *space, *search, "--", *script)
+
+
 def take_pictures(home: str) -> None:
-    """The overview, one job, the past, the form and what if, as a user sees them."""
+    """The overview, one job, the past, the form, what if and a study, as a user sees them."""
     link = json.loads(hocket(home, "open", "--json"))["url"]
     url = link.partition("/#")[0]
     with sync_playwright() as playwright:
@@ -92,6 +114,11 @@ def take_pictures(home: str) -> None:
         page.wait_for_selector(".what-if-result canvas")
         page.wait_for_timeout(1500)
         page.screenshot(path=IMAGES / "page_whatif.png")
+        page.set_viewport_size({"width": 1240, "height": 780})
+        page.goto(f"{url}/#/studies/rates")
+        page.wait_for_selector(".study td")
+        page.wait_for_timeout(1500)
+        page.screenshot(path=IMAGES / "page_study.png")
         browser.close()
 
 
@@ -100,6 +127,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hocket-page-") as home:
         hocket(home, "up", "--detach", "--gpus", "8", "--name", "gpu-1", "--policy", "las")
         try:
+            run_study(home)
             run_jobs(home)
             take_pictures(home)
         finally:

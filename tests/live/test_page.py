@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.live.browser import Tab, chromium
@@ -335,7 +336,30 @@ def test_what_users_wrote_is_shown_as_text(tab: Tab, controller: LiveController)
     assert all("more characters" in line for line in lines[2:])
     assert page.evaluate("document.querySelector('main').innerText.length") < 50_000, "a long line is not laid out"
     assert page.title() == f"{HOSTILE} · Hocket"
-    assert page.locator("img:not([src='page/icon.svg'])").count() == 0
+    turned = f"\u202e{HOSTILE}"
+    trial = {"number": 0, "job": HOSTILE, "config": {turned: turned}, "results": [[1, 0.5]], "failed": turned}
+    study = {
+        "name": HOSTILE, "state": "failed", "search": turned, "metric": turned, "goal": "max", "unit": turned,
+        "units": 1, "done": 1, "total": 1, "seconds": 1, "trials": [trial], "best": 0, "owner": turned,
+        "space": [{"name": turned, "kind": "choice", "values": [turned]}],
+        "importance": {"shares": {turned: 1.0}, "units": 1, "trials": 4},
+    }  # fmt: skip
+    place = quote(HOSTILE, safe="")
+    controller.call("PUT", f"/v1/studies/{place}", study)
+    views = {
+        "/": ".tile",
+        "/jobs": ".row",
+        "/past": ".gpu",
+        "/studies": ".studies td",
+        f"/studies/{place}": ".study td",
+    }
+    for view, ready in views.items():
+        tab.go(view)
+        page.wait_for_selector(ready)
+        assert page.locator("img:not([src='page/icon.svg'])").count() == 0, view
+        assert "owned · " not in page.title()
+        assert "\u202e" not in page.locator("main").inner_text(), view
+    assert "‹U+202E›<img" in page.locator(".study tbody").inner_text()
 
 
 @pytest.mark.slow
@@ -359,6 +383,23 @@ def test_a_reader_sees_and_changes_nothing_and_signs_out(browser: Any, controlle
     page.wait_for_selector(".sign-in")
     assert tab.context.cookies() == []
     tab.close()
+
+
+@pytest.mark.slow
+def test_the_page_catches_up_when_its_connection_was_lost(tab: Tab, controller: LiveController) -> None:
+    tab.go("/jobs")
+    tab.page.wait_for_selector(".virtual .row")
+    tab.context.set_offline(True)
+    tab.awaits("document.querySelector('.connection').textContent === 'Reconnecting…'")
+    submit(controller, id="meanwhile", command=train(controller, "meanwhile"), gpus=2, owner="bob")
+    controller.call("POST", "/v1/wishes", {"wish": "pause", "jobs": ["meanwhile"]})
+    tab.context.set_offline(False)
+    row = "[...document.querySelectorAll('.virtual .row')].filter(row => row.textContent.includes('meanwhile'))"
+    tab.awaits(f"{row}.length === 1 && {row}[0].textContent.includes('held')")
+    tab.awaits("document.querySelector('.connection').textContent === ''")
+    assert tab.page.evaluate(f"new Set({NAMES}).size === {NAMES}.length"), "nothing is there twice"
+    controller.call("POST", "/v1/wishes", {"wish": "stop", "jobs": ["meanwhile"]})
+    tab.errors = [error for error in tab.errors if not error.startswith("Failed to load resource:")]
 
 
 @pytest.mark.slow

@@ -223,8 +223,8 @@ export class Store extends EventTarget {
       if (nodes !== null) [this.nodes, this._nodes_ms] = [nodes.nodes, now_ms];
       this._forget();
       this.changed();
-    } catch {
-      // The stream of events notices too, and connects again.
+    } catch (error) {
+      if (!error.status) this._abort.abort(); // Nothing was answered: what the stream says may be old, too. It connects again.
     }
   }
 }

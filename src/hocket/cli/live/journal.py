@@ -85,11 +85,16 @@ def page(
     from hocket.cli.terminal.output_files import must_be_writable
     from hocket.control.journal import open_to_read
 
-    path, _keep = _kept(home, store)
+    path, keep = _kept(home, store)
     with refusing():
         must_be_writable(folder, "the folder", is_folder=True)
         with closing(open_to_read(path)) as kept:
+            begun = kept.beginning()
             written = write_page(kept, folder)
+    if begun is not None:
+        where = "in its archive" if keep.archive else "deleted"
+        said = f"the page begins after cycle {begun.number:,}, with the journal: earlier decisions are {where}"
+        typer.echo(f"hocket: {said}, and not in it; jobs that ended before are", err=True)
     size = written.stat().st_size
     if as_json:
         print(msgspec.json.encode({"page": str(written), "bytes": size}).decode())
