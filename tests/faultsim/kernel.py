@@ -358,10 +358,11 @@ class Lock:
 
 
 class Condition(Lock):
-    """As `threading.Condition` with its own lock."""
+    """As `threading.Condition`, with its own lock or one that several share."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, shared: Lock | None = None) -> None:
         super().__init__(kernel)
+        self._held: Lock = self if shared is None else shared  # which those that wait let go of
         self._sleeping: list[Thread] = []
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -369,12 +370,12 @@ class Condition(Lock):
         kernel = self._kernel
         me = kernel.current
         assert me is not None
-        depth = self.give_up()
+        depth = self._held.give_up()
         self._sleeping.append(me)
         woken = kernel.park(None if timeout is None else kernel.now_s + max(timeout, 0.0))
         if me in self._sleeping:
             self._sleeping.remove(me)
-        self.take_back(depth)
+        self._held.take_back(depth)
         return woken
 
     def wait_for(self, holds: Callable[[], bool], timeout: float | None = None) -> bool:

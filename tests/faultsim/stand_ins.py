@@ -528,7 +528,7 @@ class System:
             (signal, self.signal), (secrets, hex_source), (random, drawn), (uuid, named), (socket, host),
             (secrets.token_hex, self.token_hex), (time.monotonic, clock.monotonic), (time.time, clock.time),
             (time.sleep, clock.sleep), (threading.Condition, threads.Condition), (threading.Thread, threads.Thread),
-            (threading.Event, threads.Event), (threading.Lock, threads.Lock),
+            (threading.Event, threads.Event), (threading.Lock, threads.Lock), (threading.RLock, threads.RLock),
         ]  # fmt: skip
         return {id(real): stand_in for real, stand_in in pairs}
 

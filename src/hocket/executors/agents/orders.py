@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hocket.agent.protocol import ForgetJob, Order, Report, RunKey, SaveRun, StartRun, StopRun, SuspendRun
+from hocket.agent.protocol import Order, Report, RunKey, SaveRun, StartRun, StopRun, SuspendRun
 from hocket.control.ports import SecretsLost, SecretsOf
 from hocket.executors.agents.broken_parts import BrokenParts
 from hocket.executors.agents.launching import continue_order, prepare_order, resize_orders, run_orders
@@ -163,7 +163,7 @@ class Orders:
         """The job is over: nothing of it is needed any more."""
         self._standby.forget(job_id)
         self.broken.forget(job_id)
-        self._tell(self._sessions.addresses(), ForgetJob(job_id))
+        self._sessions.tell_forget(job_id)
 
     def _tell(self, nodes: Iterable[str], order: Order) -> None:
         for node in nodes:

@@ -47,6 +47,8 @@ class Reconciliation:
         runs, kept = len(self._hello.runs), len(self._hello.jobs)
         said = "node '%s' says hello with %d runs, and keeps files of %d jobs"
         _log.info(said, node.id, runs, kept, extra={"node": node.id})
+        has_files = {*self._hello.jobs, *(run.job for run in self._hello.runs)}
+        self._sessions.note_files(node.id, [job for job in has_files if job in snapshot.jobs])
         self._forget_again(snapshot)
         if known is None or not known.up:
             self._let_go([], set(), snapshot)

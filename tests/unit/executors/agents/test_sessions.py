@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from hocket.agent.protocol import ForgetJob, RunKey, StopRun
+from hocket.agent.protocol import ForgetJob, RunKey, StartRun, StopRun
 from hocket.control.ports import LateHello, NameTaken, UnknownSession
 from hocket.executors.agents import sessions as sessions_module
 from hocket.executors.agents.executor import AgentExecutor
@@ -146,3 +146,28 @@ def test_a_hello_that_comes_after_a_later_one_of_the_same_agent_is_refused():
     sessions.open("n0", "", "folder", which=(1, 3))
     sessions.open("n0", "", "folder", which=(2, 1))  # It was started again.
     sessions.open("n0", "", "folder")  # an older agent
+
+
+def test_that_a_job_is_over_is_told_only_to_agents_that_may_have_files_of_it():
+    sessions = Sessions(60.0)
+    ran, has_files, other = (sessions.open(node, "127.0.0.1", node) for node in ("ran", "has-files", "other"))
+    sessions.tell("ran", [StartRun(RunKey("a", 1), {}, {})])
+    sessions.note_files("has-files", ["a", "b"])
+    sessions.tell_forget("a")
+    assert [each.order for each in sessions.orders(ran, 1, 0.0)] == [ForgetJob("a")]
+    assert [each.order for each in sessions.orders(has_files, 0, 0.0)] == [ForgetJob("a")]
+    assert sessions.orders(other, 0, 0.0) == []
+
+
+def test_an_order_for_one_agent_wakes_no_other():
+    sessions = Sessions(60.0)
+    waits, other = sessions.open("n0", "127.0.0.1", "n0"), sessions.open("n1", "127.0.0.1", "n1")
+    woken = []
+    thread = Thread(target=lambda: woken.append(sessions.orders(other, 0, 30.0)))
+    thread.start()
+    sessions.tell("n0", [ForgetJob("a")])
+    assert len(sessions.orders(waits, 0, 30.0)) == 1
+    assert not woken
+    sessions.close()
+    thread.join()
+    assert woken == [[]]
