@@ -34,12 +34,13 @@ _MOST_POINTS = 24  # of a job's own curve that an estimate uses
 _MOST_ANSWERS = 16  # of a query that are kept
 _FORETOLD_AT = (0, 1, 3, 8)  # epochs after which it is noted how an estimate of an ended job would have held
 _FORETOLD_GOALS = (0.6, 0.95, 1.1)  # of the way that its metric went; beyond 1 is what it never reached
+_KEPT_ALIKE = 2048  # jobs of which it is kept which past jobs are alike
 _CORRECTED = 20  # a correction is kept at so many probabilities, and 1
 
 
 def at_submission(job: Job, past: PastJobs, beliefs: Beliefs) -> Beliefs:
     """Beliefs about a job that has not run, by similar past jobs; what was told with it stays."""
-    similar = most_similar(job, past.jobs, training_epochs.MOST_ALIKE)
+    similar = _similar(job, past.jobs, training_epochs.MOST_ALIKE)
     if beliefs.speed is None and job.is_elastic:
         beliefs = replace(beliefs, speed=_assumed_speed(job.sizes, beliefs.reference_size))
     unit_s = beliefs.unit_s or _at_reference(unit_time.from_past(similar), job, beliefs)
@@ -115,6 +116,22 @@ def with_past(past: PastJobs, more: Sequence[PastJob]) -> PastJobs:
     return PastJobs(kept, correction(kept))
 
 
+_alike: dict[tuple[int, int], tuple[Job, tuple[PastJob, ...], list[tuple[float, PastJob]]]] = {}
+
+
+def _similar(job: Job, past: tuple[PastJob, ...], most: int) -> list[tuple[float, PastJob]]:
+    """`most_similar`, kept for the next report: comparing a job with 512 others takes longer than all estimates."""
+    key = id(job), most
+    had = _alike.get(key)
+    if had is not None and had[0] is job and had[1] is past:
+        return had[2]
+    if len(_alike) >= _KEPT_ALIKE:
+        _alike.clear()
+    found = most_similar(job, past, most)
+    _alike[key] = job, past, found
+    return found
+
+
 # -- what is foretold ---------------------------------------------------------------------------------------------
 
 
@@ -135,7 +152,7 @@ def _foretold(job: Job, past: PastJobs, beliefs: Beliefs, units: float) -> Belie
 def _training_foretold(job: Job, criterion: Goal | Convergence, past: PastJobs, beliefs: Beliefs) -> Beliefs:
     seen = [p for p in (beliefs.quality.points if beliefs.quality is not None else ()) if p.seen]
     points = tuple((p.x, p.mean) for p in spread_out(seen, _MOST_POINTS))
-    similar = most_similar(job, past.jobs, 4 * training_epochs.MOST_ALIKE)
+    similar = _similar(job, past.jobs, 4 * training_epochs.MOST_ALIKE)
     curves = tuple((alike, p.points) for alike, p in similar if p.metric == criterion.metric and len(p.points) > 1)
     curves = curves[: training_epochs.MOST_ALIKE]
     limit = limit_of(criterion)
@@ -150,7 +167,7 @@ def _training_foretold(job: Job, criterion: Goal | Convergence, past: PastJobs, 
 
 def _query_foretold(job: Job, goal: Goal, past: PastJobs, beliefs: Beliefs, units: float) -> Beliefs:
     error = max(0.0, 1.0 - goal.target)
-    similar = most_similar(job, past.jobs, training_epochs.MOST_ALIKE)
+    similar = _similar(job, past.jobs, training_epochs.MOST_ALIKE)
     constants = [(alike, c) for alike, p in similar if (c := _log_c(p)) is not None]
     answers = [(p.x, p.mean) for p in (beliefs.error.points if beliefs.error is not None else ())]
     log_c = query_error.constant(answers, query_error.from_past(constants))
