@@ -7,11 +7,20 @@ shown becomes a past job. Only the state of a policy that asks for it keeps all 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import asin, exp, inf, isfinite, pi, sqrt
 
 from msgspec.structs import replace
 
-from hocket.estimators import query_error, query_memory, query_progress, training_epochs, training_memory, unit_time
+from hocket.estimators import (
+    query_error,
+    query_memory,
+    query_progress,
+    speed,
+    training_epochs,
+    training_memory,
+    unit_time,
+)
 from hocket.estimators.quality import noted, spread_out
 from hocket.model.criterion import Convergence, Criterion, Epochs, Goal, RunTime, limit_of
 from hocket.model.curve import NEVER, Beliefs, Curve, Estimate, Point
@@ -25,19 +34,35 @@ _MOST_POINTS = 24  # of a job's own curve that an estimate uses
 _MOST_ANSWERS = 16  # of a query that are kept
 _FORETOLD_AT = (0, 1, 3, 8)  # epochs after which it is noted how an estimate of an ended job would have held
 _FORETOLD_GOALS = (0.6, 0.95, 1.1)  # of the way that its metric went; beyond 1 is what it never reached
+_KEPT_ALIKE = 2048  # jobs of which it is kept which past jobs are alike
 _CORRECTED = 20  # a correction is kept at so many probabilities, and 1
 
 
 def at_submission(job: Job, past: PastJobs, beliefs: Beliefs) -> Beliefs:
     """Beliefs about a job that has not run, by similar past jobs; what was told with it stays."""
-    similar = most_similar(job, past.jobs, training_epochs.MOST_ALIKE)
-    unit_s = beliefs.unit_s or unit_time.from_past(similar)
+    similar = _similar(job, past.jobs, training_epochs.MOST_ALIKE)
+    if beliefs.speed is None and job.is_elastic:
+        beliefs = replace(beliefs, speed=_assumed_speed(job.sizes, beliefs.reference_size))
+    unit_s = beliefs.unit_s or _at_reference(unit_time.from_past(similar), job, beliefs)
     memory = _query_memory(job, similar) if job.kind is Kind.QUERY else training_memory.memory_mib(job, past.jobs)
     if memory is not None and beliefs.memory_mib is None:
         batch = job.traits.get(training_memory.BATCH, 0.0)
         at = float(batch) if isinstance(batch, float | int) else 0.0
         beliefs = replace(beliefs, memory_mib=Curve((Point(at, memory.mean, memory.sd),)))
     return _foretold(job, past, replace(beliefs, unit_s=unit_s), 0.0)
+
+
+@lru_cache(maxsize=256)
+def _assumed_speed(sizes: tuple[int, ...], reference_size: int) -> Curve:
+    return speed.curve({}, sizes, reference_size, speed.ASSUMED_LOSS)
+
+
+def _at_reference(unit_s: Estimate | None, job: Job, beliefs: Beliefs) -> Estimate | None:
+    """What a past job took at its smallest size, at the reference size of these beliefs."""
+    if unit_s is None:
+        return None
+    factor = beliefs.speed_at(job.sizes[0])
+    return unit_s if factor == 1.0 else Estimate(unit_s.mean * factor, unit_s.sd * factor)
 
 
 def after_report(
@@ -71,6 +96,8 @@ def observed(
         if isinstance(job.criterion, Convergence) and (value := metrics.get(job.criterion.metric)) is not None:
             beliefs = noted(beliefs, epoch, value)  # The metric of a goal is noted by `quality.refitted`.
     times = unit_time.noted(beliefs.times, units, done_s)
+    if job.kind is Kind.QUERY:
+        return replace(beliefs, times=times, unit_s=unit_time.whole_s(times) or beliefs.unit_s)
     return replace(beliefs, times=times, unit_s=unit_time.unit_s(times) or beliefs.unit_s)
 
 
@@ -87,6 +114,22 @@ def with_past(past: PastJobs, more: Sequence[PastJob]) -> PastJobs:
         jobs.append(job if job.foretold else replace(job, foretold=_would_have_held(job, tuple(jobs))))
     kept = tuple(jobs[-MAX_PAST_JOBS:])
     return PastJobs(kept, correction(kept))
+
+
+_alike: dict[tuple[int, int], tuple[Job, tuple[PastJob, ...], list[tuple[float, PastJob]]]] = {}
+
+
+def _similar(job: Job, past: tuple[PastJob, ...], most: int) -> list[tuple[float, PastJob]]:
+    """`most_similar`, kept for the next report: comparing a job with 512 others takes longer than all estimates."""
+    key = id(job), most
+    had = _alike.get(key)
+    if had is not None and had[0] is job and had[1] is past:
+        return had[2]
+    if len(_alike) >= _KEPT_ALIKE:
+        _alike.clear()
+    found = most_similar(job, past, most)
+    _alike[key] = job, past, found
+    return found
 
 
 # -- what is foretold ---------------------------------------------------------------------------------------------
@@ -109,7 +152,7 @@ def _foretold(job: Job, past: PastJobs, beliefs: Beliefs, units: float) -> Belie
 def _training_foretold(job: Job, criterion: Goal | Convergence, past: PastJobs, beliefs: Beliefs) -> Beliefs:
     seen = [p for p in (beliefs.quality.points if beliefs.quality is not None else ()) if p.seen]
     points = tuple((p.x, p.mean) for p in spread_out(seen, _MOST_POINTS))
-    similar = most_similar(job, past.jobs, 4 * training_epochs.MOST_ALIKE)
+    similar = _similar(job, past.jobs, 4 * training_epochs.MOST_ALIKE)
     curves = tuple((alike, p.points) for alike, p in similar if p.metric == criterion.metric and len(p.points) > 1)
     curves = curves[: training_epochs.MOST_ALIKE]
     limit = limit_of(criterion)
@@ -124,18 +167,21 @@ def _training_foretold(job: Job, criterion: Goal | Convergence, past: PastJobs, 
 
 def _query_foretold(job: Job, goal: Goal, past: PastJobs, beliefs: Beliefs, units: float) -> Beliefs:
     error = max(0.0, 1.0 - goal.target)
-    similar = most_similar(job, past.jobs, training_epochs.MOST_ALIKE)
+    similar = _similar(job, past.jobs, training_epochs.MOST_ALIKE)
     constants = [(alike, c) for alike, p in similar if (c := _log_c(p)) is not None]
     answers = [(p.x, p.mean) for p in (beliefs.error.points if beliefs.error is not None else ())]
     log_c = query_error.constant(answers, query_error.from_past(constants))
     completes = query_error.chances(log_c, error, units)
     share = query_error.share_for(exp(log_c.mean), error)
+    if beliefs.times is not None:
+        past_s = _at_reference(unit_time.from_past(similar), job, beliefs)
+        beliefs = replace(beliefs, unit_s=unit_time.whole_s(beliefs.times, past_s))
     return replace(
-        beliefs, completes=completes, needs_units=max(share, units), progress=_progress(beliefs, similar, units)
+        beliefs, completes=completes, needs_units=max(share, units), progress=_progress(job, beliefs, similar, units)
     )
 
 
-def _progress(beliefs: Beliefs, similar: Sequence[tuple[float, PastJob]], units: float) -> Curve | None:
+def _progress(job: Job, beliefs: Beliefs, similar: Sequence[tuple[float, PastJob]], units: float) -> Curve | None:
     """Rotary-AQP's line of accuracy over run time."""
     unit_s = beliefs.unit_s
     if unit_s is None:
@@ -143,7 +189,10 @@ def _progress(beliefs: Beliefs, similar: Sequence[tuple[float, PastJob]], units:
     times = beliefs.times.points if beliefs.times is not None else ()
     error_at = {p.x: p.mean for p in (beliefs.error.points if beliefs.error is not None else ())}
     own = [(t.mean, 1.0 - error_at[t.x]) for t in times if t.x in error_at]
-    old = [(alike, [(x * p.unit_s, v) for x, v in p.points]) for alike, p in similar if p.unit_s > 0 and p.points]
+    pace = beliefs.speed_at(job.sizes[0])  # Past times are those at the smallest size.
+    old = [
+        (alike, [(x * p.unit_s * pace, v) for x, v in p.points]) for alike, p in similar if p.unit_s > 0 and p.points
+    ]
     return query_progress.progress(own, old, max(unit_s.mean, units * unit_s.mean, 1e-6))
 
 
@@ -194,10 +243,10 @@ def shown_by(view: JobView, metric: str = "", peak_mib: float = 0.0) -> PastJob 
         seen = [p for p in (beliefs.quality.points if beliefs.quality is not None else ()) if p.seen and p.x > 0]
         points = tuple((p.x, p.mean) for p in spread_out(seen, MAX_POINTS))
     used = view.use.mem_mib if view.use is not None else 0.0 if job.demand.gpus else peak_mib
-    unit_s = unit_time.unit_s(beliefs.times)
+    unit_s = unit_time.whole_s(beliefs.times) if job.kind is Kind.QUERY else unit_time.unit_s(beliefs.times)
     if not points and unit_s is None and not used:
         return None
-    took_s = unit_s.mean if unit_s is not None else 0.0
+    took_s = unit_s.mean / (beliefs.speed_at(job.sizes[0]) or 1.0) if unit_s is not None else 0.0
     traits = {name: value for name, value in job.traits.items() if isinstance(value, str) or isfinite(value)}
     return PastJob(job.kind, job.model, traits, metric if points else "", points, took_s, used)
 

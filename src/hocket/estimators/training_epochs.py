@@ -44,17 +44,21 @@ _KEPT = 16  # points of a curve of probabilities
 
 def as_printed(points: Points, past: Past, criterion: Goal | Convergence) -> float | None:
     """Epochs until the criterion holds by Rotary's regression; infinite if never, None without any data."""
-    every = [(1.0 / k, v, 1.0) for k, v in points if k > 0]
-    old = [(1.0 / k, v, alike) for alike, curve in past for k, v in curve if k > 0]
-    if whole := sum(weight for _x, _v, weight in old):
-        every += [(x, v, weight / whole) for x, v, weight in old]  # All of them weigh as one.
-    if not every:
+    past_weight, xs, vs, xxs, xvs = _past_sums(past)
+    weight = past_weight
+    for k, v in points:
+        if k > 0:
+            x = 1.0 / k
+            weight += 1.0
+            xs += x
+            vs += v
+            xxs += x * x
+            xvs += x * v
+    if not weight:
         return None
-    weight = sum(w for _x, _v, w in every)
-    x_mean = sum(w * x for x, _v, w in every) / weight
-    v_mean = sum(w * v for _x, v, w in every) / weight
-    xx = sum(w * (x - x_mean) ** 2 for x, _v, w in every)
-    slope = sum(w * (x - x_mean) * (v - v_mean) for x, v, w in every) / xx if xx > 1e-12 else 0.0
+    x_mean, v_mean = xs / weight, vs / weight
+    xx, xv = xxs - xs * x_mean, xvs - xs * v_mean
+    slope = xv / xx if xx > 1e-12 else 0.0
     limit = v_mean - slope * x_mean  # value = limit + slope / epoch
     if isinstance(criterion, Convergence):
         # The change from one epoch to the next is |slope| / (k (k - 1)).
@@ -64,6 +68,22 @@ def as_printed(points: Points, past: Past, criterion: Goal | Convergence) -> flo
     if step >= 0:  # It does not improve: the criterion holds already, or never.
         return 1.0 if missing >= 0 else inf
     return max(1.0, -step / missing) if missing > 0 else inf
+
+
+@lru_cache(maxsize=512)  # They are the same for all reports of a job.
+def _past_sums(past: Past) -> tuple[float, float, float, float, float]:
+    """Of past values v by x = 1/epoch, which weigh as one together: their weight, and the sums of x, v, x² and x·v."""
+    old = [(1.0 / k, v, alike) for alike, curve in past for k, v in curve if k > 0]
+    whole = sum(weight for _x, _v, weight in old)
+    if not whole:
+        return 0.0, 0.0, 0.0, 0.0, 0.0
+    return (
+        1.0,
+        sum(w * x for x, _v, w in old) / whole,
+        sum(w * v for _x, v, w in old) / whole,
+        sum(w * x * x for x, _v, w in old) / whole,
+        sum(w * x * v for x, v, w in old) / whole,
+    )
 
 
 def chances(
@@ -98,17 +118,17 @@ def _chances(points: Points, past: Past, criterion: Goal | Convergence, last: in
     mean, covariance, noise, evidence = _posterior(seen, values, means, sds, scale)
     weights = np.exp(logs + evidence - (logs + evidence).max())
     weights /= weights.sum()
-    x = np.stack([np.ones_like(to_come), to_come], axis=-1)  # candidates × epochs × 2
-    foreseen = np.einsum("cek,ck->ce", x, mean)
+    shift, stretch = mean
+    both, crossed, squared = covariance
     if isinstance(criterion, Goal):
-        spread = np.einsum("cek,ckl,cel->ce", x, covariance, x) + noise[:, None]
+        foreseen = shift + stretch * to_come
+        spread = both + to_come * (2.0 * crossed + squared * to_come) + noise
         there = _normal((foreseen - sign * criterion.target) / (wider * np.sqrt(spread)))
         by_candidate = np.maximum.accumulate(there, axis=1)
     else:
-        step = x[:, 1:] - x[:, :-1]
-        moved = np.einsum("cek,ck->ce", step, mean)
-        spread = np.einsum("cek,ckl,cel->ce", step, covariance, step) + 2.0 * noise[:, None]
-        deviation = wider * np.sqrt(spread)
+        step = to_come[:, 1:] - to_come[:, :-1]
+        moved = stretch * step
+        deviation = wider * np.sqrt(squared * step * step + 2.0 * noise)
         there = _normal((criterion.change - moved) / deviation) - _normal((-criterion.change - moved) / deviation)
         by_candidate = 1.0 - np.cumprod(1.0 - np.clip(there, 0.0, 1.0), axis=1)
         ahead = ahead[1:]
@@ -132,11 +152,19 @@ def _epochs_ahead(now: int, last: int, every: bool) -> list[int]:
 
 def _range(points: Points, past: Past, sign: float) -> tuple[float, float]:
     """Where values lie: from what was seen of this job and of others, and 0 to 1 for shares."""
-    values = [sign * v for _k, v in points] + [sign * v for _alike, curve in past for _k, v in curve]
+    values = [sign * v for _k, v in points]
+    values += [sign * v for v in _past_range(past)]
     low, high = min(values), max(values)
     if sign > 0 and low >= 0.0 and high <= 1.0:
         return 0.0, 1.0
     return low, (high - low) or abs(high) or 1.0
+
+
+@lru_cache(maxsize=512)  # They are the same for all reports of a job.
+def _past_range(past: Past) -> tuple[float, ...]:
+    """The least and the largest of all past values."""
+    values = [v for _alike, curve in past for _k, v in curve]
+    return (min(values), max(values)) if values else ()
 
 
 def _candidates(
@@ -145,68 +173,105 @@ def _candidates(
     """Each candidate's curve at the epochs seen and to come, the prior of its shift and stretch, and its weight."""
     import numpy as np
 
-    at = [*epochs, *(float(k) for k in ahead)]
-    most = max((alike for alike, curve in past if curve), default=0.0)
+    at = [*epochs, *map(float, ahead)]
+    most, first_of_past, way_of_past, known = _past_curves(past, sign)
     share = _PAST_WEIGHT * most
-    family_logs = log_weights(PRIOR) + log(1.0 - share)
-    # Shapes are 0 at the first epoch given and 1 at the last: the first epoch is always given.
-    drawn = shapes((1.0, *(max(k, 1.0) for k in at)), float(max(last, 2)))[:, 1:]
-    curves = [(alike, [(k, sign * v) for k, v in curve]) for alike, curve in past if curve]
-    total = sum(alike for alike, _c in curves)
+    drawn = _shapes_at(at, max(last, 2))
     # Where a family's curve begins and how far it goes: as past curves did, so far as they are alike.
-    first, way = (1.0 - most) * (low + _FIRST * scale), (1.0 - most) * _WAY * scale
-    for alike, curve in curves:
-        first += most * alike / total * curve[0][1]
-        way += most * alike / total * (curve[-1][1] - curve[0][1])
-    rows, means, sds = [drawn], [(first, way)] * len(drawn), [(_FAMILY_SD * scale, _FAMILY_SD * scale)] * len(drawn)
-    logs = [family_logs]
-    for alike, curve in curves:
-        known_k, known_v = [k for k, _v in curve], [v for _k, v in curve]
-        row = np.interp(at, known_k, known_v)
-        wide = _ALIKE_SD + (_UNLIKE_SD - _ALIKE_SD) * (1.0 - alike)
-        middle = sum(known_v) / len(known_v)
+    first = (1.0 - most) * (low + _FIRST * scale) + first_of_past
+    way = (1.0 - most) * _WAY * scale + way_of_past
+    families, count = len(drawn), len(drawn) + len(known)
+    rows, means, sds, logs = np.empty((count, len(at))), np.empty((count, 2)), np.empty((count, 2)), np.empty(count)
+    rows[:families], means[:families], sds[:families] = drawn, (first, way), _FAMILY_SD * scale
+    logs[:families] = log_weights(PRIOR)
+    logs[:families] += log(1.0 - share)
+    for row, (part, wide, middle, known_k, known_v) in enumerate(known, families):
         # Stretched around its middle, so that shift and stretch are independent.
-        rows.append((row - middle)[None, :])
-        means.append((middle, 1.0))
-        sds.append((wide * scale, wide))
-        logs.append(np.array([log(share * alike / total)]))
-    return np.concatenate(rows), np.array(means), np.array(sds), np.concatenate(logs)
+        rows[row] = np.interp(at, known_k, known_v)
+        rows[row] -= middle
+        means[row], sds[row], logs[row] = (middle, 1.0), (wide * scale, wide), log(share * part)
+    return rows, means, sds, logs
+
+
+@lru_cache(maxsize=512)  # They are the same for all reports of a job.
+def _past_curves(
+    past: Past, sign: float
+) -> tuple[float, float, float, list[tuple[float, float, float, Numbers, Numbers]]]:
+    """The largest similarity, where past curves begin and how far they go, weighed by it; and each of them.
+
+    Of each: its part of all similarity, how wide its shift and stretch may be, its middle, its epochs and its values.
+    """
+    import numpy as np
+
+    curves = [(alike, curve) for alike, curve in past if curve]
+    most, total = max((alike for alike, _c in curves), default=0.0), sum(alike for alike, _c in curves)
+    first = way = 0.0
+    found = []
+    for alike, curve in curves:
+        values = [sign * v for _k, v in curve]
+        first += most * alike / total * values[0]
+        way += most * alike / total * (values[-1] - values[0])
+        wide = _ALIKE_SD + (_UNLIKE_SD - _ALIKE_SD) * (1.0 - alike)
+        middle = sum(values) / len(values)
+        found.append((alike / total, wide, middle, np.array([k for k, _v in curve]), np.array(values)))
+    return most, first, way, found
+
+
+def _shapes_at(at: Sequence[float], last: int) -> Numbers:
+    """Each shape at these epochs: 0 at the first, 1 at the last."""
+    import numpy as np
+
+    if at[-1] <= last and all(k == int(k) and k >= 1 for k in at):
+        return _whole_shapes(last)[:, np.array(at, dtype=int) - 1]
+    return shapes((1.0, *(max(k, 1.0) for k in at)), float(last))[:, 1:]
+
+
+@lru_cache(maxsize=64)
+def _whole_shapes(last: int) -> Numbers:
+    """Each shape at each epoch from the first to the last."""
+    return shapes((1.0, *(float(k) for k in range(1, last + 1))), float(last))[:, 1:]
 
 
 def _posterior(
     seen: Numbers, values: Numbers, means: Numbers, sds: Numbers, scale: float
-) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Shift and stretch of each candidate after the values seen: mean, covariance, noise variance and log evidence."""
+) -> tuple[tuple[Numbers, Numbers], tuple[Numbers, Numbers, Numbers], Numbers, Numbers]:
+    """Shift and stretch of each candidate after the values seen: means, (co)variances, noise variance, log evidence.
+
+    All but the evidence are columns, a row for each candidate. The matrices are two by two, so they are written out.
+    """
     import numpy as np
 
-    count, n = seen.shape
-    prior = np.zeros((count, 2, 2))
-    prior[:, 0, 0], prior[:, 1, 1] = sds[:, 0] ** -2.0, sds[:, 1] ** -2.0
+    n = seen.shape[1]
+    shift, stretch = means[:, :1], means[:, 1:]
+    prior_shift, prior_stretch = sds[:, :1] ** -2.0, sds[:, 1:] ** -2.0
     floor = (_NOISE * scale) ** 2
-    noise = np.full(count, floor)
+    noise = np.full_like(shift, floor)
     if not n:
-        return means, np.linalg.inv(prior), noise, np.zeros(count)
-    x = np.stack([np.ones_like(seen), seen], axis=-1)
-    left = values - np.einsum("cek,ck->ce", x, means)
+        none = np.zeros_like(shift)
+        return (shift, stretch), (1.0 / prior_shift, none, 1.0 / prior_stretch), noise, none[:, 0]
+    left = values - shift - stretch * seen
+    xs, xxs = seen.sum(axis=1, keepdims=True), (seen * seen).sum(axis=1, keepdims=True)
+    ls, xls = left.sum(axis=1, keepdims=True), (seen * left).sum(axis=1, keepdims=True)
     for _ in range(2):  # First with the noise that is assumed, then with that around the first fit.
-        precision = prior + np.einsum("cek,cel->ckl", x, x) / noise[:, None, None]
-        covariance = np.linalg.inv(precision)
-        moved = np.einsum("ckl,cel,ce->ck", covariance, x, left) / noise[:, None]
-        rest = left - np.einsum("cek,ck->ce", x, moved)
-        squares = (rest * rest).sum(axis=1)
+        a, b, c = prior_shift + n / noise, xs / noise, prior_stretch + xxs / noise
+        determinant = a * c - b * b
+        by_shift, by_stretch = (c * ls - b * xls) / (determinant * noise), (a * xls - b * ls) / (determinant * noise)
+        rest = left - by_shift - by_stretch * seen
+        squares = (rest * rest).sum(axis=1, keepdims=True)
         evidence_noise = noise
         noise = (_NOISE_POINTS * floor + squares) / (_NOISE_POINTS + n)
-    penalty = (moved * moved * np.stack([prior[:, 0, 0], prior[:, 1, 1]], axis=-1)).sum(axis=1)
-    log_det = np.log(np.linalg.det(precision)) - np.log(prior[:, 0, 0]) - np.log(prior[:, 1, 1])
+    penalty = by_shift * by_shift * prior_shift + by_stretch * by_stretch * prior_stretch
+    log_det = np.log(determinant / (prior_shift * prior_stretch))
     evidence = -0.5 * (n * np.log(evidence_noise) + squares / evidence_noise + penalty + log_det)
-    return means + moved, covariance, noise, evidence
+    covariance = c / determinant, -b / determinant, a / determinant
+    return (shift + by_shift, stretch + by_stretch), covariance, noise, evidence[:, 0]
 
 
 def _normal(z: Numbers) -> Numbers:
     """The standard normal distribution, by its logistic approximation."""
     import numpy as np
 
-    found: Numbers = 1.0 / (1.0 + np.exp(-np.clip(1.5976 * z + 0.070566 * z**3, -60.0, 60.0)))
+    found: Numbers = 1.0 / (1.0 + np.exp(-np.clip(z * (1.5976 + 0.070566 * z * z), -60.0, 60.0)))
     return found
 
 

@@ -54,6 +54,8 @@ class Curve(Struct, frozen=True, gc=False):
 
 
 NEVER = 1e12  # units: JSON has no infinity
+# The time of a query grows with its share f of the data about as f^0.6: the median of `workloads/tpch_batches.json`.
+QUERY_TIME_EXPONENT = 0.6
 
 
 class Beliefs(Struct, frozen=True, gc=False):

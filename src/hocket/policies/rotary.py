@@ -21,6 +21,7 @@ from hocket.policies.kit.completion_progress import (
 from hocket.policies.kit.epoch_turns import EpochParams, EpochTurns, LargestMemory
 from hocket.policies.kit.job_outlooks import job_outlooks
 from hocket.policies.kit.suspended_states import with_kept_states
+from hocket.policies.kit.wanted_sizes import wanted_sizes
 from hocket.policies.registry import policy
 
 _SURE = 1.645  # standard deviations: 95 % of a normal distribution lie below
@@ -44,7 +45,7 @@ class Rotary(EpochParams, frozen=True):
     )
     extra: Annotated[
         Literal["enough", "turn"],
-        Meta(description="further cores first to jobs up to where they attain most for what they take, or all in turn"),
+        Meta(description="cores as they are reserved until deadlines, or a core each and the rest in turn"),
     ] = "enough"
     memory: Annotated[
         Literal["sure", "mean", "off"],
@@ -65,9 +66,9 @@ class Rotary(EpochParams, frozen=True):
 def decide(snapshot: Snapshot, params: Rotary) -> Plan:
     """Training and queries in one queue: what there is goes to the jobs that attain most for what they take.
 
-    One measure for both: the chance that a job's criterion holds in time, over the time that it still needs and the
-    share of the machine that it takes. Jobs that can hardly attain any more go last. At the end of each epoch the
-    best go on; what is left goes, a size at a time, to where it helps most.
+    One measure for both: the chance that a job's criterion holds in time, over the time that it is expected to run and
+    the share of the machine that it takes. In this order what is free until deadlines is reserved; jobs without one get
+    what is left, and those that can hardly attain any more go last. At the end of each epoch the best go on.
     """
     now_s = snapshot.now_s
     views = snapshot.jobs.data().values()
@@ -85,7 +86,9 @@ def decide(snapshot: Snapshot, params: Rotary) -> Plan:
             return EPOCH
         mem_mib = _mem_mib(view, "mean")
         times = min(_LONGEST, max(_SHORTEST, mem_mib / usual_mib)) if params.adaptive and mem_mib else 1.0
-        return Boundary("after", seconds=round(params.epoch_s * times, 1))
+        # One that ended after the deadline would tell nothing in time.
+        left_s = outlooks[view.number].until_s - now_s - view.costs.checkpoint_s - view.costs.start_s
+        return Boundary("after", seconds=round(min(params.epoch_s * times, max(1.0, left_s)), 1))
 
     memory = LargestMemory(snapshot)
 
@@ -96,13 +99,25 @@ def decide(snapshot: Snapshot, params: Rotary) -> Plan:
     def outlook(view: JobView) -> str:
         return need_in_words(view, now_s)
 
-    turns = EpochTurns(snapshot, params, lambda view: (-worths[view.number],), why, boundary, needs, outlook)
+    reserves = params.extra == "enough" and params.variant == "chances"
+    wanted = wanted_sizes(snapshot, outlooks) if reserves else dict[int, int]()
+
+    def key(view: JobView) -> tuple[bool, float]:
+        return not wanted.get(view.number, 1), -worths[view.number]
+
+    turns = EpochTurns(snapshot, params, key, why, boundary, needs, outlook)
     turns.shrink_due()
-    turns.compare()
-    if params.extra == "enough":
-        sizes = {number: found.size for number, found in outlooks.items()}
-        turns.grow(lambda growing: _enough_first(turns, growing, sizes))
-    turns.grow()
+    if reserves:
+        hurry = {n: size for n, size in wanted.items() if size and outlooks[n].until_s < inf}
+        spare = _Spare(turns, hurry)
+        turns.compare(lambda view: wanted[view.number] > 0 or spare.take(view))
+        for view in spare.in_the_way([v for v in turns.due if not wanted[v.number]]):
+            turns.pause(view)
+        turns.grow(lambda growing: _enough_first(turns, growing, wanted))
+        turns.grow(lambda growing: _spare_in_turn(turns, growing, hurry))
+    else:
+        turns.compare()
+        turns.grow()
     plan = turns.plan("waits: other jobs are likelier to attain for the work that they have left, or it does not fit")
     return with_kept_states(plan, snapshot, params.memory_share) if params.suspend == "arbitrated" else plan
 
@@ -130,10 +145,73 @@ def _usual_mib(views: Iterable[JobView]) -> float:
     return known[len(known) // 2] if known else 1.0
 
 
-def _enough_first(turns: EpochTurns, growing: list[JobView], sizes: dict[int, int]) -> Iterable[JobView]:
-    """In order, each job up to the size at which it attains most for what it takes."""
+def _enough_first(turns: EpochTurns, growing: list[JobView], wanted: dict[int, int]) -> Iterable[JobView]:
+    """In order, each job up to the size that it is to have."""
     for view in growing:
-        while (size := turns.draft.size_of(view)) < sizes[view.number]:
+        while (size := turns.draft.size_of(view)) < wanted[view.number]:
             yield view
             if turns.draft.size_of(view) == size:
                 break
+
+
+def _spare_in_turn(turns: EpochTurns, growing: list[JobView], hurry: dict[int, int]) -> Iterable[JobView]:
+    """What is left, in turn: what jobs amid an epoch will need at its end is kept for them."""
+    spare = _Spare(turns, hurry)
+    while growing:
+        left = []
+        for view in growing:
+            size = turns.draft.size_of(view)
+            if spare.has(view, 1):
+                yield view
+                if (more := turns.draft.size_of(view) - size) > 0:
+                    spare.change(view, -more)
+                    left.append(view)
+        growing = left
+
+
+class _Spare:
+    """GPUs and cores that are free, less those that jobs with deadlines shall still get (`hurry`: by job, its size)."""
+
+    def __init__(self, turns: EpochTurns, hurry: dict[int, int]) -> None:
+        self._turns, self._hurry = turns, hurry
+        self._known: tuple[float, float] | None = None  # Computed when it is asked for: those in a hurry come first.
+
+    def _left(self) -> tuple[float, float]:
+        if self._known is None:
+            draft = self._turns.draft
+            gpus, cores = float(draft.free_gpus), sum(free.cores for _node, free in draft.capacity)
+            if self._hurry:
+                for view in self._turns.snapshot.jobs.data().values():
+                    if lacks := max(0, self._hurry.get(view.number, 0) - draft.size_of(view)):
+                        gpus -= lacks * view.job.demand.gpus
+                        cores -= lacks * view.job.demand.cores
+            self._known = gpus, cores
+        return self._known
+
+    def has(self, view: JobView, replicas: int) -> bool:
+        """Whether there is enough for so many replicas of the job; always, where no job is in a hurry."""
+        if not self._hurry:
+            return True
+        (gpus, cores), demand = self._left(), view.job.demand
+        return demand.gpus * replicas <= gpus + 1e-9 and demand.cores * replicas <= cores + 1e-9
+
+    def change(self, view: JobView, replicas: int) -> None:
+        """So many replicas of the job were given back; fewer than 0 if it has got some."""
+        (gpus, cores), demand = self._left(), view.job.demand
+        self._known = gpus + replicas * demand.gpus, cores + replicas * demand.cores
+
+    def take(self, view: JobView) -> bool:
+        """Take what the job needs at its smallest size, if there is so much."""
+        if not self.has(view, view.job.sizes[0]):
+            return False
+        self.change(view, -view.job.sizes[0])
+        return True
+
+    def in_the_way(self, due: list[JobView]) -> Iterable[JobView]:
+        """Which of these must make way so that those in a hurry get what they shall have: the last first."""
+        for view in reversed(due):
+            gpus, cores = self._left()
+            demand, size = view.job.demand, self._turns.draft.size_of(view)
+            if self._hurry and ((gpus < -1e-9 and demand.gpus) or (cores < -1e-9 and demand.cores)):
+                self.change(view, size)
+                yield view

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from hocket.estimators.completion import after_report, at_submission, corrected, correction, with_ended, with_past
 from hocket.model.criterion import parse
-from hocket.model.curve import NO_BELIEFS, Curve, Point
+from hocket.model.curve import NO_BELIEFS, Beliefs, Curve, Point
 from hocket.model.job import Job, Kind
 from hocket.model.past_job import MAX_PAST_JOBS, NO_PAST_JOBS, PastJob, PastJobs
 from hocket.model.view import JobView
@@ -91,6 +91,22 @@ def test_a_query_is_believed_to_need_a_share_of_its_data_and_memory_by_its_plan(
     assert view.beliefs.unit_s is not None
     assert view.beliefs.unit_s.mean == pytest.approx(100.0)
     assert view.beliefs.progress is not None
+
+
+@pytest.mark.parametrize("reference_size", [1, 4, 20])
+def test_times_of_past_jobs_are_those_at_the_smallest_size_whatever_beliefs_refer_to(reference_size):
+    """After a few ended jobs, run times are believed at the largest size: what a past query took alone stays that."""
+    job = Job("q", kind=Kind.QUERY, model="q1", sizes=tuple(range(1, 21)), criterion=parse("acc >= 90% within 10m"))
+    past = PastJobs((PastJob(Kind.QUERY, "q1", metric="acc", points=((0.5, 0.8), (1.0, 1.0)), unit_s=600.0),))
+    beliefs = at_submission(job, past, Beliefs(reference_size=reference_size))
+    assert beliefs.unit_s is not None
+    assert beliefs.unit_s.mean / beliefs.speed_at(1) == pytest.approx(600.0)
+    assert beliefs.unit_s.mean / beliefs.speed_at(20) == pytest.approx(600.0 / (20 / 1.95))
+    view = JobView(job, 0, 0.0, beliefs=beliefs, starts=1)
+    for share in (0.25, 0.5, 1.0):
+        done_s = share * 600.0 * beliefs.speed_at(1)
+        view = reported(view, past, view.epoch + 1, done_s, acc=0.7, fraction=share)
+    assert with_ended(PastJobs(), view).jobs[0].unit_s == pytest.approx(600.0)
 
 
 def test_an_ended_job_is_a_past_job_for_others():

@@ -5,10 +5,10 @@ A unit is an epoch of training, or all the data of a query.
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, log
 
 from hocket.model.criterion import Convergence, Duration, Epochs, Goal, RunTime, Steps, limit_of
-from hocket.model.curve import NEVER
+from hocket.model.curve import NEVER, QUERY_TIME_EXPONENT
 from hocket.model.job import Kind
 from hocket.model.view import JobView
 
@@ -19,6 +19,20 @@ def units_done(view: JobView) -> float:
         return float(view.epoch)
     error, times = view.beliefs.error, view.beliefs.times
     return max(error.points[-1].x if error is not None else 0.0, times.points[-1].x if times is not None else 0.0)
+
+
+def effort_exponent(view: JobView) -> float:
+    """The time of all its units that a job has needed for a share f of them is f to the power of this.
+
+    Epochs take the same time each; the first rows of a query take longer than the last.
+    """
+    if view.job.kind is not Kind.QUERY:
+        return 1.0
+    beliefs = view.beliefs
+    last = beliefs.times.points[-1] if beliefs.times is not None else None
+    if last is None or beliefs.unit_s is None or not 0 < last.x < 1 or not 0 < last.mean < beliefs.unit_s.mean:
+        return QUERY_TIME_EXPONENT
+    return min(2.0, max(0.1, log(last.mean / beliefs.unit_s.mean) / log(last.x)))
 
 
 def units_allowed(view: JobView, now_s: float, size: int = 0) -> float:
@@ -33,7 +47,9 @@ def units_allowed(view: JobView, now_s: float, size: int = 0) -> float:
         return most
     left_s = max(0.0, view.submitted_s + limit.time_s - now_s)
     speed = view.beliefs.speed_at(size or view.job.sizes[0])
-    return min(most, units_done(view) + left_s * speed / unit_s.mean)
+    exponent = effort_exponent(view)
+    time_share: float = units_done(view) ** exponent + left_s * speed / unit_s.mean
+    return min(most, float(time_share ** (1.0 / exponent)))
 
 
 def progress(view: JobView, now_s: float) -> float | None:

@@ -97,10 +97,10 @@ class EpochTurns:
         partition = self.snapshot.partitions[view.partitions[0]]
         return len(partition.tenants) == 1 and not self.draft.is_protected(view)
 
-    def compare(self) -> None:
+    def compare(self, may_start: Callable[[JobView], bool] = lambda _view: True) -> None:
         """Waiting jobs in order: each starts in what is free, or in place of jobs that are due and come after it.
 
-        Those that made way stand in line again, for what is left.
+        Those that made way stand in line again, for what is left. `may_start` is asked once of each that would fit.
         """
         draft = self.draft
         line, at = self._line, 0
@@ -124,7 +124,7 @@ class EpochTurns:
             if not draft.has_quotas and not self._room.for_(view.job) and (last is None or last < order):
                 continue
             asked = self._needs(view)
-            if draft.is_passed_over(asked) or not (over_quota or draft.admits(view)):
+            if draft.is_passed_over(asked) or not (over_quota or draft.admits(view)) or not may_start(view):
                 continue
             why = "goes on in what is left" if view.partitions else self.why(view)
             if self._room.for_(asked.job) and draft.start(asked, why, view.job.sizes[0], self.boundary(view)):
@@ -144,6 +144,18 @@ class EpochTurns:
                 draft.reasons[view.id] = _too_large(asked.job)
         self.due = behind
         self.granted = sorted([*self.granted, *behind], key=self._order)
+
+    def pause(self, view: JobView) -> None:
+        """Pause a job that is due, so that the first in order of those that were granted an epoch can grow."""
+        self.due = [v for v in self.due if v is not view]
+        self.granted = [v for v in self.granted if v is not view]
+        reason = "paused at the end of an epoch"
+        if self.granted:
+            reason += f": '{self.granted[0].id}' needs its place"
+            if self._outlook is not None:
+                reason += f": it {self._outlook(self.granted[0])}"
+        self.draft.pause(view, reason)
+        self._room.changed()
 
     def _last(self, views: list[JobView]) -> tuple[Any, ...] | None:
         """The order of the last of them; None if there are none."""

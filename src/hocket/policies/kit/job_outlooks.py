@@ -8,7 +8,8 @@ kept from one decision to the next (`decision_cache.py`), as long as the view is
 from __future__ import annotations
 
 from functools import lru_cache
-from math import inf
+from itertools import pairwise
+from math import exp, inf, log
 
 from msgspec import Struct
 
@@ -17,19 +18,32 @@ from hocket.model.curve import NEVER, Point
 from hocket.model.resources import Demand
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.kit.completion_progress import likely_units, progress, units_allowed, units_done
+from hocket.policies.kit.completion_progress import effort_exponent, likely_units, progress, units_allowed, units_done
 from hocket.policies.kit.decision_cache import borrow
 
-_SIZES = 4  # of a job that are looked at, of many some
+_SIZES = 4  # of a job that are all looked at; of more, some
 _SURE_ENOUGH = 0.95  # a chance that more cores hardly raise
+_LEFT_STEP = 0.02  # of the logarithm of the time that is left until a deadline
 _Totals = tuple[float, float, float]  # GPUs, cores and memory of all nodes that are up
 
 
+class SizeStep(Struct, frozen=True, gc=False, array_like=True):
+    """What a job gains by a larger size."""
+
+    worth: float  # the chance gained for a second of the whole machine
+    size: int
+    takes_s: float  # seconds of all its replicas together, until it attains or is late
+
+
 class JobOutlook(Struct, frozen=True, gc=False):
-    """What is to be expected of a job at the size at which it attains most for what it takes."""
+    """What is to be expected of a job at the size at which it attains most for what it takes, and at larger ones."""
 
     worth: float  # what is attained for a second of the whole machine; below 0 for jobs that can hardly attain any more
     size: int
+    steps: tuple[SizeStep, ...] = ()  # this size, and then larger ones, each worth less than the one before
+    until_s: float = inf  # its deadline in time
+    work_s: float = 0.0  # seconds at speed 1 until it has attained, nearly as likely as it can at this size
+    speeds: tuple[tuple[int, float], ...] = ()  # by size
 
 
 class _Timed(Struct, frozen=True, gc=False):
@@ -37,33 +51,85 @@ class _Timed(Struct, frozen=True, gc=False):
 
     until_s: float  # its deadline
     done: float  # units
-    at: float  # units by which it is likely to attain
     unit_s: float
     points: tuple[Point, ...]  # units → chance
+    spent: tuple[float, ...]  # at each point: units that it takes on average until it attains, or is there
     speeds: tuple[tuple[int, float], ...]  # of its sizes
     start_s: float
     share: float
 
-    def at_time(self, now_s: float, hopeless: float) -> JobOutlook:
-        """Over its sizes, the best."""
-        time_s = max(0.0, self.until_s - now_s)
-        done, at, unit_s, points, start_s, share = (
-            self.done, self.at, self.unit_s, self.points, self.start_s, self.share,
-        )  # fmt: skip
+    def with_left(self, left_s: float, hopeless: float) -> JobOutlook:
+        """Its sizes by the chance that they bring for the time of its share until it attains, or is late."""
+        time_s = max(0.0, left_s - self.start_s)
+        done, unit_s, start_s = self.done, self.unit_s, self.start_s
         least = self.speeds[0][0]
-        best_worth, best_size, most = -inf, least, 0.0
+        each = self.share / least
+        sizes: list[tuple[float, float, int]] = []  # (seconds of replicas, chance, size)
+        sure = 0.0
         for size, speed in self.speeds:
+            before = sure
             allowed = done + time_s * speed / unit_s
-            sure = _interpolated(points, allowed)
-            left_s = ((at if at < allowed else allowed) - done) * unit_s / speed
-            worth = sure * least / (((left_s if left_s > 1.0 else 1.0) + start_s) * share * size)
-            if sure > most:
-                most = sure
-            if worth > best_worth:
-                best_worth, best_size = worth, size
-            elif sure >= _SURE_ENOUGH:
+            sure, units = self._at(allowed)
+            if sure > before or not sizes:
+                takes = (max(1.0, (units - done) * unit_s / speed) + start_s) * size
+                sizes.append((takes, sure, size))
+            if sure >= _SURE_ENOUGH:
                 break  # More can only take more.
-        return JobOutlook(best_worth, best_size) if most >= hopeless else JobOutlook(most - 1.0, least)
+        if sure < hopeless:
+            return JobOutlook(sure - 1.0, least, (SizeStep(sure - 1.0, least, 0.0),), self.until_s)
+        steps: list[SizeStep] = []
+        at_takes, at_sure, at_size = 0.0, 0.0, 0
+        while True:
+            best, worth = None, 0.0
+            for takes, chance, size in sizes:
+                if size > at_size and chance > at_sure:
+                    slope = (chance - at_sure) / max((takes - at_takes) * each, 1e-9)
+                    if slope > worth:
+                        best, worth = (takes, chance, size), slope
+            if best is None:
+                break
+            at_takes, at_sure, at_size = best
+            steps.append(SizeStep(worth, at_size, at_takes))
+        if not steps:
+            return JobOutlook(0.0, least, (SizeStep(0.0, least, 0.0),), self.until_s)
+        first = steps[0]
+        sure = next(chance for _takes, chance, size in sizes if size == first.size)
+        work_s = max(1.0, (self._first(0.98 * sure) - done) * unit_s) + start_s
+        return JobOutlook(first.worth, first.size, tuple(steps), self.until_s, work_s, self.speeds)
+
+    def _first(self, sure: float) -> float:
+        """The first units by which it has this chance."""
+        before = None
+        for point in self.points:
+            if point.mean >= sure:
+                if before is None or point.mean <= before.mean:
+                    return point.x
+                return before.x + (sure - before.mean) / (point.mean - before.mean) * (point.x - before.x)
+            before = point
+        return self.points[-1].x
+
+    def _at(self, units: float) -> tuple[float, float]:
+        """The chance by so many units, and how many of them it takes on average until it attains, or is there."""
+        points, spent = self.points, self.spent
+        if units < points[0].x:
+            return 0.0, units
+        last = points[-1]
+        if units >= last.x:
+            return last.mean, spent[-1] + (units - last.x) * (1.0 - last.mean)
+        i = 1
+        while points[i].x < units:
+            i += 1
+        a, b = points[i - 1], points[i]
+        sure = a.mean + (units - a.x) / (b.x - a.x) * (b.mean - a.mean)
+        return sure, spent[i - 1] + (units - a.x) * (1.0 - 0.5 * (a.mean + sure))
+
+
+def _spent(points: tuple[Point, ...]) -> tuple[float, ...]:
+    """At each point, the units that it takes on average until it attains, or is there: those missed weigh in full."""
+    found = [points[0].x]
+    for a, b in pairwise(points):
+        found.append(found[-1] + (b.x - a.x) * (1.0 - 0.5 * (a.mean + b.mean)))
+    return tuple(found)
 
 
 def job_outlooks(snapshot: Snapshot, hopeless: float, switching: bool) -> dict[int, JobOutlook]:
@@ -80,19 +146,20 @@ def job_outlooks(snapshot: Snapshot, hopeless: float, switching: bool) -> dict[i
 class _Outlooks:
     """Those of one machine or cluster; whatever was asked before, the answer is that of the snapshot."""
 
-    __slots__ = ("_hopeless", "_known", "_switching", "_totals")
+    __slots__ = ("_hopeless", "_known", "_switching", "_timed", "_totals")
 
     def __init__(self, hopeless: float, switching: bool) -> None:
         self._hopeless, self._switching = hopeless, switching
         self._totals: _Totals = (0.0, 0.0, 0.0)
         self._known: dict[int, tuple[JobView, JobOutlook | _Timed]] = {}  # job's number → its view, and what follows
+        self._timed: dict[int, tuple[_Timed, int, JobOutlook]] = {}  # and of those with a deadline, at a time left
 
     def of(self, snapshot: Snapshot) -> dict[int, JobOutlook]:
         """The outlooks of all jobs in it."""
-        now_s, views, hopeless = snapshot.now_s, snapshot.jobs.data().values(), self._hopeless
-        totals = _totals(snapshot)
+        now_s, views = snapshot.now_s, snapshot.jobs.data().values()
+        totals = machine_totals(snapshot)
         if totals != self._totals or len(self._known) > 2 * len(views) + 1000:
-            self._totals, self._known = totals, {}
+            self._totals, self._known, self._timed = totals, {}, {}
         known, shares = self._known, dict[tuple[Demand, int], float]()
         found = {}
         for view in views:
@@ -105,8 +172,20 @@ class _Outlooks:
                 outlook = foreseen
             else:
                 outlook = self._unknown(view, now_s, shares)
-            found[number] = outlook.at_time(now_s, hopeless) if type(outlook) is _Timed else outlook
+            found[number] = self._at_time(number, outlook, now_s) if type(outlook) is _Timed else outlook
         return found  # type: ignore[return-value]
+
+    def _at_time(self, number: int, timed: _Timed, now_s: float) -> JobOutlook:
+        """Its outlook now; the time left is rounded down by 2 % at most, so that it changes with few decisions."""
+        left_s = timed.until_s - now_s
+        rounded = int(log(left_s) / _LEFT_STEP) if left_s > 1.0 else 0
+        had = self._timed.get(number)
+        if had is not None and had[0] is timed and had[1] == rounded:
+            return had[2]
+        outlook = timed.with_left(exp(rounded * _LEFT_STEP) if rounded else max(0.0, left_s), self._hopeless)
+        if rounded:
+            self._timed[number] = timed, rounded, outlook
+        return outlook
 
     def _foreseen(self, view: JobView, shares: dict[tuple[Demand, int], float]) -> JobOutlook | _Timed | None:
         """What follows from the view at any time; None if it is not known when it attains."""
@@ -121,7 +200,12 @@ class _Outlooks:
         if isinstance(limit, Duration):
             speeds = tuple((size, beliefs.speed_at(size) or 1.0) for size in _some(job.sizes))
             until_s = view.submitted_s + limit.time_s
-            return _Timed(until_s, done, at, unit_s.mean, completes.points, speeds, start_s, share)
+            exponent = effort_exponent(view)
+            points = completes.points
+            if exponent != 1.0:  # Units are shares of its time from here on.
+                done = float(done**exponent)
+                points = tuple(Point(p.x**exponent, p.mean) for p in points)
+            return _Timed(until_s, done, unit_s.mean, points, _spent(points), speeds, start_s, share)
         allowed = units_allowed(view, 0.0)  # Epochs that are allowed are the same at any size and time.
         sure = _interpolated(completes.points, allowed)
         if sure < self._hopeless:
@@ -167,12 +251,12 @@ def _interpolated(points: tuple[Point, ...], units: float) -> float:
 
 @lru_cache(maxsize=256)
 def _some(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Each of a few sizes; of many, each about three times as large as the one before, and the largest."""
+    """Each of a few sizes; of many, each larger by a third than the one before, and the largest."""
     if len(sizes) <= _SIZES:
         return sizes
     found, last = [], 0.0
     for size in sizes:
-        if size >= 3.0 * last or size == sizes[-1]:
+        if size >= 1.33 * last or size == sizes[-1]:
             found.append(size)
             last = float(size)
     return tuple(found)
@@ -191,6 +275,6 @@ def _unknown_left_s(view: JobView, now_s: float) -> float:
     return max(1.0, view.remaining_s(now_s, size) or ran_s)
 
 
-def _totals(snapshot: Snapshot) -> _Totals:
+def machine_totals(snapshot: Snapshot) -> _Totals:
     nodes = [v.node for v in snapshot.nodes.values() if v.up]
     return float(sum(n.gpus for n in nodes)), sum(n.cores for n in nodes), sum(n.mem_mib for n in nodes)
