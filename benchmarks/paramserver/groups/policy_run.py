@@ -18,11 +18,11 @@ from hocket.control.ports import Cycle
 from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted
 from hocket.testing.hosts.launcher import Hosts
 
-# By the name of a column: options of `hocket up`. Jobs need two hosts at least, so that groups are formed of all four.
+# By the name of a column: options of `hocket up`. Jobs need two hosts at least, so they are profiled on two.
 POLICIES = {
     "isolated": ("--policy", "isolated"),
     "naive": ("--policy", "naive", "--param", "machines=2"),
-    "harmony": ("--policy", "harmony", "--param", "profile_machines=4"),
+    "harmony": ("--policy", "harmony", "--param", "profile_machines=2"),
 }
 _SAMPLE_S = 0.5
 _LOOK_S = 0.5
