@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -60,7 +61,7 @@ def measured(quick: bool) -> dict[str, Any]:
     alphas = [0.0, 0.5, 1.0] if quick else [round(0.1 * i, 1) for i in range(11)]
     repetitions = 1
     found: dict[str, Any] = {**size, "mem_mib": mem_mib, "steady": _series(size, mem_mib, alphas, repetitions, 0)}
-    other_mib = 60 if quick else 190
+    other_mib = 60 if quick else 110
     try:
         found["changing"] = _series(size, mem_mib, alphas, repetitions, other_mib)
         found["other_mib"] = other_mib
@@ -79,7 +80,7 @@ def text(found: dict[str, Any]) -> list[str]:
         runs = found[load]
         rows = [
             (_named(run["alpha"]), f"{run['epoch_ms']:.0f}", f"{run['least']:.2f}-{run['most']:.2f}",
-             f"{run['peak_mib']:.0f}", "" if run["kept"] else "not kept: it does not fit")
+             f"{run['peak_mib']:.0f}", _fate(run))
             for run in runs
         ]  # fmt: skip
         lines += ["", f"{load}: α, a mean epoch in ms, α as it was, peak of RSS in MiB", *table(("",) * 5, rows)]
@@ -96,6 +97,12 @@ def verdict(runs: list[dict[str, Any]]) -> str:
     best = min(fixed, key=lambda run: float(run["epoch_ms"]))
     ratio = found["epoch_ms"] / best["epoch_ms"]
     return f"found while it ran: {ratio:.2f} × the time of the best fixed one that fits, {_named(best['alpha'])}"
+
+
+def _fate(run: dict[str, Any]) -> str:
+    if run["killed"]:
+        return "killed for want of memory"
+    return "" if run["kept"] else "not kept: it does not fit"
 
 
 def _named(alpha: float | None) -> str:
@@ -115,6 +122,7 @@ def _series(
             "alpha": alpha, "epoch_ms": median([run["epoch_ms"] for run in done]), "runs": done,
             "least": min(run["least"] for run in done), "most": max(run["most"] for run in done),
             "peak_mib": max(run["peak_mib"] for run in done), "kept": all(run["kept"] for run in done),
+            "killed": any(run["killed"] for run in done),
         }
         for alpha, done in runs.items()
     ]  # fmt: skip
@@ -127,15 +135,16 @@ def _run(job: dict[str, Any], other_mib: int) -> dict[str, Any]:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
             assert process.stdout is not None
             epochs = _epochs(process.stdout, int(job["epochs"]), other_mib, tasks)
-        if process.returncode:
+        if process.returncode not in (0, -signal.SIGKILL):
             raise RuntimeError(f"the job with α {job['alpha']} ended with {process.returncode}")
-    shares = [epoch["share"] for epoch in epochs[1:]]
-    alpha = job["alpha"]
+    shares, alpha = [epoch["share"] for epoch in epochs[1:]] or [1.0], job["alpha"]
+    is_killed = process.returncode != 0
     return {
         # The first one makes ready.
-        "epoch_ms": sum(epoch["ms"] for epoch in epochs[1:]) / (len(epochs) - 1), "least": min(shares),
-        "most": max(shares), "peak_mib": max(epoch["peak_mib"] for epoch in epochs),
-        "kept": alpha is None or max(abs(share - alpha) for share in shares) < _MISSED,
+        "epoch_ms": sum(epoch["ms"] for epoch in epochs[1:]) / max(1, len(epochs) - 1), "least": min(shares),
+        "most": max(shares), "peak_mib": max((epoch["peak_mib"] for epoch in epochs), default=0.0),
+        "killed": is_killed,
+        "kept": not is_killed and (alpha is None or max(abs(share - alpha) for share in shares) < _MISSED),
         "epochs": [round(epoch["ms"]) for epoch in epochs], "shares": [round(epoch["share"], 2) for epoch in epochs],
     }  # fmt: skip
 

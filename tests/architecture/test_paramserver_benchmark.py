@@ -35,7 +35,15 @@ def test_kernels_are_shown_beside_what_was_measured_before() -> None:
 
 def test_a_share_on_disk_that_is_found_is_compared_with_the_fixed_ones_that_fit() -> None:
     def run(alpha: float | None, epoch_ms: float, kept: bool = True) -> dict[str, object]:
-        return {"alpha": alpha, "epoch_ms": epoch_ms, "least": 0.4, "most": 0.5, "peak_mib": 200.0, "kept": kept}
+        return {
+            "alpha": alpha,
+            "epoch_ms": epoch_ms,
+            "least": 0.4,
+            "most": 0.5,
+            "peak_mib": 200.0,
+            "kept": kept,
+            "killed": False,
+        }
 
     runs = [run(None, 210), run(0.0, 100, kept=False), run(0.5, 200), run(1.0, 300)]
     shown = "\n".join(spill.text({"blocks": 4, "block_mib": 2, "mem_mib": 250, "steady": runs}))

@@ -220,6 +220,7 @@ class BlockStore:
             i = self._order[place]
             stored = self._blocks[i]
             reading = self._reading.pop(place, None)
+            stored.uses += 1
             if reading is None and stored.block is not None:
                 self._using[place] = _Used(stored, stored.block, None)
                 return stored.block
@@ -404,12 +405,14 @@ class BlockStore:
             self._give_back(slot)
 
     def _spill(self, stored: StoredBlock) -> None:
-        """Let a block be on disk only."""
+        """Let a block be on disk only, unless it is used: then its state may change, and it stays for now."""
+        uses = stored.uses
         if stored.block is not None:
             stored.write(self.file)
             with self._changed:
-                stored.block = stored.memory = None
-                self._in_memory -= stored.size
+                if stored.uses == uses and all(used.stored is not stored for used in self._using.values()):
+                    stored.block = stored.memory = None
+                    self._in_memory -= stored.size
 
 
 def _spread(count: int) -> Iterator[int]:

@@ -24,6 +24,7 @@ class StoredBlock:
         self.name = given.name
         self.block: DataBlock | None = None  # None: it is on disk only
         self.memory: mmap.mmap | None = None  # of the data of `block`
+        self.uses = 0  # how often it was worked on
         self._data = self._places(given.data)
         self._data_at: int | None = None  # place in the file
         self._data_sum = 0

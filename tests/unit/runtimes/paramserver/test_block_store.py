@@ -195,6 +195,46 @@ def test_the_share_climbs_to_the_fastest_and_is_found_anew_when_the_load_changes
         assert rounds(0.7) == pytest.approx(0.7, abs=0.06)
 
 
+def test_a_block_that_is_to_go_to_disk_stays_while_it_is_used_and_its_new_state_is_not_lost(tmp_path):
+    with BlockStore(blocks(4), 1000 * SIZE, str(tmp_path)) as store:
+        go_on = threading.Event()
+        store._io.submit(go_on.wait)
+        store.begin_round([0])
+        store.begin(0).state["x"] = np.zeros(3)
+        store.lower_budget(1000 * SIZE)
+        store.end(0)  # From now on it waits to be written.
+        store.begin_round([0, 1])
+        used = store.begin(0)
+        go_on.set()
+        store._io.submit(int).result()
+        used.state["x"] += 7
+        store.end(0)
+        store._io.submit(int).result()
+        assert store._blocks[0].block is None
+        assert store.state(0)["x"].tolist() == [7, 7, 7]
+
+
+def test_rounds_that_take_about_as_long_do_not_move_blocks_to_disk(tmp_path):
+    with BlockStore(blocks(50), 1000 * SIZE, str(tmp_path)) as store:
+        store.set_share_on_disk(0.3)
+        for number in range(12):
+            assert len(list(store)) == 50
+            store.round_took(1.0 - 0.002 * number)  # always a little shorter
+            assert store.share_on_disk <= 0.42, "one step, to look"
+        assert store.share_on_disk <= 0.3
+
+
+def test_results_that_lie_in_a_block_on_disk_are_copied(tmp_path):
+    with BlockStore(blocks(4), 1000 * SIZE, str(tmp_path)) as store:
+        store.set_share_on_disk(1.0)
+        store.begin_round([2])
+        data, own = store.begin(0).data, np.arange(3.0)
+        found = store.end(0, {"part": data["x"][:5], "own": own})
+        assert not np.may_share_memory(found["part"], data["x"])
+        assert found["part"].tolist() == [2.0] * 5
+        assert found["own"] is own
+
+
 def test_a_block_that_does_not_fit_into_the_budget_is_refused_by_name(tmp_path):
     with pytest.raises(SpillError, match=r"block 'block 1' is too large: 2 blocks of its size are 0.1 MiB, the memory"):
         BlockStore(blocks(4), SIZE + 1, str(tmp_path))

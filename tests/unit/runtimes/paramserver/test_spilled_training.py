@@ -30,6 +30,7 @@ from hocket.runtimes.paramserver.launch_variables import LaunchVariables
 from hocket.runtimes.paramserver.memory_budget import resident_bytes
 from hocket.runtimes.paramserver.stored_block import StoredBlock
 from hocket.runtimes.paramserver.training import EpochEnd, Paused, Trained, train
+from hocket.runtimes.paramserver.worker_pool import WorkerPool
 
 PLENTY = 1 << 40
 
@@ -58,7 +59,7 @@ class WithHistory(LeastSquares):
             state["rare"] = np.arange(100.0 * times)
         elif times % 3 == 1:
             state.pop("rare", None)
-        found["weights"] = found["weights"] + 1e-3 * np.tanh(state["now"][0] + state["last"][1])
+        found["weights"] = found["weights"] + 1e-3 * np.sin(state["now"][0] + state["last"][1])
         return found
 
     def objective(self, block: DataBlock, params: Mapping[str, Array]) -> float:
@@ -226,6 +227,27 @@ def test_blocks_go_to_disk_when_others_take_the_memory_of_the_cgroup_and_come_ba
     assert shares[1] == 0.0
     assert shares[4] == 1.0
     assert min(shares[6:]) == 0.0
+
+
+def test_blocks_go_to_disk_in_the_midst_of_an_epoch_when_memory_is_short(
+    disk: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = [PLENTY]
+    monkeypatch.setattr(host_blocks, "room_in_cgroup_bytes", lambda: room[0])
+    monkeypatch.setattr(host_blocks, "_LOOK_S", 0.0)
+    pool = WorkerPool(1)
+    blocks = host_blocks.SpilledBlocks(enumerate(dense_blocks(12)), SpillOptions(64 << 30, disk), 1)
+    try:
+        for left, least, most in ((PLENTY, 0.0, 0.0), (0, 0.9, 1.0)):
+            room[0] = left
+            names: dict[int, str] = {}
+            blocks.each(pool, range(12), lambda _, block: block.name, names.__setitem__)
+            assert list(names.values()) == [f"block {i}" for i in range(12)]
+            blocks._store._io.submit(int).result()  # All that was to be written is.
+            assert least <= blocks.spilled.share <= most
+    finally:
+        pool.close()
+        blocks.close()
 
 
 def test_a_file_that_may_not_grow_fails_with_the_name_of_the_block(disk: str) -> None:
