@@ -400,6 +400,7 @@ def test_variables_say_which_host_this_is(tmp_path: Path) -> None:
         "MASTER_PORT": "20001", "HOCKET_JOB": "net", "HOCKET_ATTEMPT": "2", "HOCKET_CHECKPOINT_DIR": str(tmp_path),
     }  # fmt: skip
     assert LaunchVariables.of(of_hocket) == LaunchVariables(1, 3, ("10.0.0.1", 20001), "net/2", tmp_path)
+    assert LaunchVariables.of({"HOCKET_MEM_MIB": "512"}).memory_bytes == 512 << 20
     by_hand = {"NODE_RANK": "0", "NNODES": "2", "MASTER_ADDR": "a", "MASTER_PORT": "5"}
     assert LaunchVariables.of(by_hand) == LaunchVariables(0, 2, ("a", 5), "/")
     for wrong, why in (

@@ -54,7 +54,7 @@ class WithHistory(LeastSquares):
         state.setdefault("now", np.zeros(700))
         state.setdefault("last", np.zeros(700))
         state["now"], state["last"] = state["last"], state["now"]
-        state["now"][:] = state["last"] + float(params["weights"].sum())
+        state["now"][:] = 0.3 * state["now"] + 0.5 * state["last"] + float(params["weights"].sum())
         if times % 3 == 0:
             state["rare"] = np.arange(100.0 * times)
         elif times % 3 == 1:
