@@ -43,6 +43,7 @@ class PlayedTenant(Struct, frozen=True):
     comm_s: float
     slowest: float
     link: float
+    meeting_s: float
     before: Profile | None  # … and what was believed of them when the group was formed
 
 
@@ -159,5 +160,5 @@ class _Journal:
                 beliefs = observe(beliefs, each)
         return PlayedTenant(
             job, place.nodes, len(ends_s) - 1, (ends_s[-1] - ends_s[0]) / (len(ends_s) - 1),
-            mean("comp_s"), mean("comm_s"), mean("slowest"), mean("link"), profile_of(beliefs),
+            mean("comp_s"), mean("comm_s"), mean("slowest"), mean("link"), mean("meeting_s"), profile_of(beliefs),
         )  # fmt: skip

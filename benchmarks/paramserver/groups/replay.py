@@ -110,7 +110,12 @@ def play_group(group: RecordedGroup) -> Played:
     """As the simulator does, with phases as long as on the slowest host, which all wait for."""
     places = {node: i for i, node in enumerate(group.nodes)}
     tenants = tuple(
-        Phases(max(1e-6, t.comp_s * t.slowest), t.comm_s * t.slowest, tuple(places[n] for n in t.nodes))
+        Phases(
+            max(1e-6, t.comp_s * t.slowest),
+            t.comm_s * t.slowest,
+            tuple(places[n] for n in t.nodes),
+            meeting_s=t.meeting_s,
+        )
         for t in group.tenants
     )
     busy = sum(t.link for t in group.tenants) / len(group.tenants)
@@ -121,7 +126,7 @@ def play_group(group: RecordedGroup) -> Played:
 
 
 def _phases(cycles: Sequence[Cycle]) -> dict[str, tuple[float, float]]:
-    """By job: COMP on one host, and COMM."""
+    """By job: COMP on one host, and COMM with what hosts need to meet: whole runs are simulated without a third."""
     found: dict[str, list[PhasesObserved]] = {}
     for cycle in cycles:
         for event in cycle.events:
@@ -131,7 +136,7 @@ def _phases(cycles: Sequence[Cycle]) -> dict[str, tuple[float, float]]:
     for job, seen in found.items():
         count = sum(s.iterations for s in seen)
         comp_s = sum(s.comp_s * s.slowest * s.machines * s.iterations for s in seen) / count
-        means[job] = comp_s, sum(s.comm_s * s.slowest * s.iterations for s in seen) / count
+        means[job] = comp_s, sum((s.comm_s * s.slowest + s.meeting_s) * s.iterations for s in seen) / count
     return means
 
 

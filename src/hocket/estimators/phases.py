@@ -23,6 +23,7 @@ def observe(beliefs: Beliefs, seen: PhasesObserved) -> Beliefs:
         comm_s=_averaged(beliefs.comm_s, seen.machines, seen.comm_s, seen.iterations),
         slowest=_averaged(beliefs.slowest, seen.machines, seen.slowest, seen.iterations),
         link=seen.link,
+        meeting_s=seen.meeting_s,
     )
 
 

@@ -70,6 +70,7 @@ class Beliefs(Struct, frozen=True, gc=False):
     comm_s: Curve | None = None  # machines → COMM time of an iteration in seconds
     slowest: Curve | None = None  # machines → time of a phase on the slowest of them, over the mean
     link: float = 1.0  # share of COMM time in which the link is busy
+    meeting_s: float = 0.0  # of an iteration: its machines go on together, with neither processor nor link
     slowdown: Curve | None = None  # number of jobs beside it → by what factor it is slower
     quality: Curve | None = None  # epochs → value of its metric
     reach: Curve | None = None  # value of its metric → how likely it gets there by its last epoch

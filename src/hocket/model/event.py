@@ -256,8 +256,9 @@ class PhasesObserved(_Event, frozen=True, gc=False, tag=True):
     comp_s: float  # COMP time of an iteration, in seconds
     comm_s: float  # COMM time of an iteration, in seconds
     iterations: int  # over how many the times are averaged
-    slowest: float = 1.0  # time of a phase until its slowest machine, and with it all, could go on, over the mean
+    slowest: float = 1.0  # time of a phase on its slowest machine, over the mean
     link: float = 1.0  # share of COMM time in which it kept the link busy
+    meeting_s: float = 0.0  # of an iteration, in seconds: after its phases, until all machines knew and went on
 
 
 class JobEnded(_Event, frozen=True, gc=False, tag=True):

@@ -28,6 +28,7 @@ class Profile(Struct, frozen=True, gc=False):
     comm_sd: float = 0.0
     barrier: float = 0.0  # a phase ends on its slowest machine: so much later, for each e-fold of machines
     link: float = 1.0  # share of COMM in which it keeps the link busy
+    meeting_s: float = 0.0  # of one iteration: its machines go on together after each phase, with nothing held
 
     def comp_s(self, machines: float) -> float:
         """COMP time of an iteration on so many machines (equation 2)."""
@@ -72,7 +73,8 @@ def foresee(jobs: Sequence[Profile], machines: float) -> Round:
     """The round with what equation 1 leaves out: which other phases each phase has to wait for.
 
     All phases take turns, as on one machine, first come first served; a second COMM uses what the first leaves of the
-    link. Each phase lasts as long as on the slowest machine. What varies from round to round is not foreseen.
+    link. Each phase lasts as long as on the slowest machine, and then all machines have to meet, which needs neither
+    processor nor link. What varies from round to round is not foreseen.
     """
     plain = predict(jobs, machines)
     slow = [1 + j.barrier * log(machines) if machines > 1 else 1.0 for j in jobs]
@@ -92,7 +94,7 @@ def foresee(jobs: Sequence[Profile], machines: float) -> Round:
             beside_s = max(0.0, last - start_s) * rest
             end_s = start_s + takes_s / rest if beside_s >= takes_s > 0 else max(last, start_s) + takes_s - beside_s
             before, last = (last, end_s) if end_s >= last else (max(before, end_s), last)
-        heapreplace(line, (end_s, i, (phase + 1) % 3))
+        heapreplace(line, (end_s + jobs[i].meeting_s / 3, i, (phase + 1) % 3))
         if phase == 2:
             done[i] += 1
             ended[i] = end_s
@@ -115,7 +117,7 @@ def profile_of(beliefs: Beliefs, least: int = 1) -> Profile | None:
     total_s = comp_machine_s + comm_s
     if not (0.0 < total_s < inf) or comp_machine_s < 0 or comm_s < 0:
         return None
-    return Profile(comp_machine_s, comm_s, comp_sd, comm_sd, _barrier(beliefs.slowest), beliefs.link)
+    return Profile(comp_machine_s, comm_s, comp_sd, comm_sd, _barrier(beliefs.slowest), beliefs.link, beliefs.meeting_s)
 
 
 def _barrier(slowest: Curve | None) -> float:

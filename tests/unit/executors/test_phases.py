@@ -6,7 +6,7 @@ from hocket.executors.simulated.memory import InputInMemory, pressed, settled
 from hocket.executors.simulated.phases import Phases, interleave, stack
 from hocket.executors.simulated.speed import Companion, overflows, play, takes_turns
 from hocket.model.partition import Holding, Sharing
-from hocket.model.phases import Profile, predict
+from hocket.model.phases import Profile, foresee, predict
 from hocket.model.resources import Demand, Node
 from hocket.workloads.truth import Truth
 
@@ -29,6 +29,15 @@ def test_a_secondary_comm_uses_what_the_primary_leaves_of_the_link():
     alone, shared = interleave(tenants, busy=1.0), interleave(tenants, busy=0.8)
     assert alone.round_s == pytest.approx(30.0, rel=0.02)
     assert shared.round_s == pytest.approx(24.0, rel=0.03)  # 0.8 of the link for each
+
+
+def test_what_machines_need_to_meet_lengthens_a_job_alone_and_is_used_by_others():
+    alone = Phases(1.0, 1.0, (0, 1), meeting_s=0.6)
+    assert interleave((alone,)).round_s == pytest.approx(2.6)
+    assert foresee([Profile(2.0, 1.0, meeting_s=0.6)], 2).iteration_s.mean == pytest.approx(2.6)
+    busy = tuple(Phases(1.0, 0.1, (0, 1), meeting_s=0.6) for _ in range(3))  # While one meets, another computes.
+    assert interleave(busy).round_s == pytest.approx(3.0, rel=0.01)
+    assert foresee([Profile(2.0, 0.1, meeting_s=0.6)] * 3, 2).iteration_s.mean == pytest.approx(3.0, rel=0.01)
 
 
 def test_uncoordinated_jobs_get_in_each_others_way():

@@ -36,6 +36,7 @@ class Phases(Struct, frozen=True, gc=False):
     comm_s: float
     machines: tuple[int, ...]  # by their place in the partition
     reload_s: float = 0.0  # reading what is kept on disk, while the rest is computed on
+    meeting_s: float = 0.0  # in an iteration: its machines go on together after each phase, with nothing held
 
 
 class Played(Struct, frozen=True, gc=False):
@@ -67,14 +68,15 @@ def interleave(
     n, machines = len(tenants), 1 + max(i for t in tenants for i in t.machines)
     where = np.array([m for t in tenants for m in t.machines])
     first = np.cumsum([0, *(len(t.machines) for t in tenants)])
-    comp, comm, reload = (
-        np.array([getattr(t, of) for t in tenants], dtype=np.float64) for of in ("comp_s", "comm_s", "reload_s")
+    comp, comm, reload, meeting = (
+        np.array([getattr(t, of) for t in tenants], dtype=np.float64)
+        for of in ("comp_s", "comm_s", "reload_s", "meeting_s")
     )
     cpu_free, disk_free, last, before = np.zeros((4, machines))
     began, ended, comp_sum, comm_sum, slowest_sum = np.zeros((5, n))
     done, comps, comms = np.zeros((3, n), dtype=np.int64)
     now_s = turns.compiled().take_turns(
-        turns.Tenants(comp, comm, reload, first, where),
+        turns.Tenants(comp, comm, reload, meeting, first, where),
         turns.Machines(cpu_free, disk_free, last, before, np.zeros(len(where))),
         _factors(noise, seed), min(1.0, (1 - busy) / busy), WARM_UP, iterations,
         3 * n * _SHORTER * (WARM_UP + iterations),
@@ -108,19 +110,20 @@ def _slowest(tenant: Phases, noise: float, seed: int) -> Phases:
     factors, m = _factors(noise, seed), len(tenant.machines)
     rows = len(factors) // m
     slow = float(factors[: rows * m].reshape(rows, m).max(axis=1).mean()) if rows else float(factors.max())
-    return Phases(tenant.comp_s * slow, tenant.comm_s * slow, tenant.machines, tenant.reload_s)
+    return Phases(tenant.comp_s * slow, tenant.comm_s * slow, tenant.machines, tenant.reload_s, tenant.meeting_s)
 
 
 def _alike_dropped(tenants: tuple[Phases, ...]) -> tuple[Phases, ...]:
     """Without noise, machines with the same tenants do the same: one of each sort is enough."""
     if all(t.machines == tenants[0].machines for t in tenants):
-        return tuple(Phases(t.comp_s, t.comm_s, (0,), t.reload_s) for t in tenants)
+        return tuple(Phases(t.comp_s, t.comm_s, (0,), t.reload_s, t.meeting_s) for t in tenants)
     sorts: dict[tuple[int, ...], int] = {}
     for machine in sorted({i for t in tenants for i in t.machines}):
         sorts.setdefault(tuple(n for n, t in enumerate(tenants) if machine in t.machines), machine)
     kept = {machine: at for at, machine in enumerate(sorts.values())}
     return tuple(
-        Phases(t.comp_s, t.comm_s, tuple(kept[i] for i in t.machines if i in kept), t.reload_s) for t in tenants
+        Phases(t.comp_s, t.comm_s, tuple(kept[i] for i in t.machines if i in kept), t.reload_s, t.meeting_s)
+        for t in tenants
     )
 
 

@@ -18,6 +18,7 @@ class Tenants(NamedTuple):
     comp_s: Array
     comm_s: Array
     reload_s: Array
+    meeting_s: Array  # in an iteration
     first: Array
     where: Array
 
@@ -136,7 +137,7 @@ def take_turns(
             elif tally.done[i] == warm_up + iterations:
                 missing -= 1
         phase[i] = (phase[i] + 1) % 3
-        next_s[i] = end_s
+        next_s[i] = end_s + t.meeting_s[i] / 3
         if missing == 0:
             break
     first_s: float = next_s.min()

@@ -64,7 +64,9 @@ def test_a_job_on_several_nodes_is_observed_when_all_have_reported():
     (seen,) = reports.heard(
         view, report(run, iteration=5, comp_s=1.0, iterations=2, link=0.5, meeting_s=0.25), "right", 12.0
     )
-    assert seen == PhasesObserved(12.0, "a", 2, comp_s=2.0, comm_s=0.5, iterations=2, slowest=3.75 / 2.5, link=0.75)
+    assert seen == PhasesObserved(
+        12.0, "a", 2, comp_s=2.0, comm_s=0.5, iterations=2, slowest=3.5 / 2.5, link=0.75, meeting_s=0.25
+    )
     assert reports.heard(view, report(run, iteration=8), "left", 13.0) == []
 
 
