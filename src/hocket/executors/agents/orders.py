@@ -252,6 +252,8 @@ class Orders:
 
     def renew_standby(self, job_id: str, broke: bool) -> None:
         """A run goes on: prepare the one after it. Or it broke, and what stands by has a number that is passed over."""
+        if job_id in self._standby.awaited and not broke:
+            return  # The cycle in which it went on also moves it: what stands by is what it leaves for.
         view = self.snapshot.jobs.get(job_id)
         spare = keeps_standby(view) and self.prepares if view is not None else False
         if view is not None and spare and broke:
