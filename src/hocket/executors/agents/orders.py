@@ -268,6 +268,8 @@ class Orders:
             used = () if broke and spare else nodes_of(view)
             unused = [node for node in self._standby.nodes(present(view)) if node not in used]
             self._tell(unused, StopRun(present(view), 0.0))
+        if job_id in self._standby.awaited and not broke:
+            return  # The cycle in which it went on also moves it: what stands by is what it leaves for.
         self._standby.forget(job_id)
         if view is not None and spare and not broke:
             self.prepare(view)

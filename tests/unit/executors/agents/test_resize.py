@@ -266,3 +266,15 @@ def test_an_order_says_the_workers_of_this_run_and_the_most_of_any(world):
     prepare, _run = world.orders(2)
     assert (prepare.spec["workers"], prepare.spec["most_workers"]) == (2, 4)
     assert NODE.gpus == 2
+
+
+def test_a_job_that_shall_change_in_the_cycle_in_which_it_has_started_leaves_when_its_next_run_is_ready(world):
+    world.submit(elastic(warm=True))
+    started = world.orders(2)[-1]
+    world.submit(newcomer())  # It waits until the other runs, and can shrink.
+    world.say(started.run, STARTED)
+    prepared = next(order for order in world.orders(1) if isinstance(order, PrepareRun))
+    world.say(prepared.run, READY)
+    (stop,) = world.orders(1)
+    assert isinstance(stop, StopRun)
+    assert stop.run == started.run
