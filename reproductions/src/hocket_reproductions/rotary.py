@@ -24,6 +24,7 @@ from hocket.reproductions import Assumption, Case, Finding, Findings, Reproducti
 from hocket.workloads.rotary import CLASSES, CRITERIA, measured_queries, rotary_workload, stretch, true_accuracy
 from hocket.workloads.truth import Submission, Workload
 from hocket_reproductions.rotary_bound import most_attained
+from hocket_reproductions.rotary_overhead import PRINTED, spent_by_estimators
 
 AQP: dict[str, tuple[str, dict[str, Any]]] = {
     "rotary_aqp": ("rotary_aqp", {}),
@@ -52,6 +53,7 @@ ABLATED: dict[str, tuple[str, dict[str, Any]]] = {
 BASELINES = ("relaqs", "edf", "laf", "round_robin")
 BOUND = "at most, if all were known beforehand"
 SINGLE = {f"only={only}": f"Figure 3.7, attained of 30 {only} queries" for only in CLASSES}
+OVERHEAD = "overhead of estimators"
 HOURS = (2, 4)  # within which training on the shared machine is compared
 LOADS = (1.0, 2.0)
 MINUTES = (60, 120, 180, 240, 300, 360)
@@ -69,6 +71,8 @@ class RotaryRun(Struct, frozen=True):
     rates: dict[str, list[float]]  # attainment rates of all jobs after so many minutes; of training only
     decision_ms: float  # mean
     training_ended_s: list[float] = []  # when each attained, of training
+    took_s: float = 0.0  # from the first arrival to the last end
+    spent_s: dict[str, float] = {}  # CPU seconds of each estimator
 
     @property
     def all(self) -> int:
@@ -93,6 +97,7 @@ def cases(request: Request) -> list[Case]:
         found += [_case(f"rotary, {label}", seed, "aqp", policy, load=2.0) for label, policy in ABLATED.items()]
         found += [_case(label, seed, "dlt", policy) for label, policy in DLT.items()]
         found += [_case("rotary, no past jobs", seed, "dlt", DLT["rotary"], past=False)]
+        found += [_case(OVERHEAD, seed, "dlt", DLT["rotary_dlt, T = 50 %"], trainings=count) for count in PRINTED]
         found += [_case(which, seed, which, AQP["rotary"]) for which in ("mixed", "half-aqp", "half-dlt")]
     return found
 
@@ -111,7 +116,8 @@ def run_case(case: Case, began: Callable[[int], None], progressed: Callable[[int
         progressed(1)
         return RotaryRun({BOUND: bound.most}, {BOUND: len(workload.submissions)}, 0, 0.0, [], {}, 0.0)
     policy = find_policy(settings["policy"]).bound(settings["params"])
-    ran = simulate(workload, workload.nodes, policy, seed=case.seed)
+    with spent_by_estimators() as spent:
+        ran = simulate(workload, workload.nodes, policy, seed=case.seed)
     accounted = account(ran.journal.header, ran.journal)
     progressed(1)
     reports, ends = _told(ran.journal)
@@ -135,6 +141,7 @@ def run_case(case: Case, began: Callable[[int], None], progressed: Callable[[int
             r.ended_s for r in accounted.jobs
             if r.verdict == _EVENTS and r.ended_s is not None and r.job.id.partition("-")[0] in CRITERIA
         ],
+        max((r.ended_s or 0.0 for r in accounted.jobs), default=0.0), dict(spent),
     )  # fmt: skip
 
 
@@ -238,6 +245,7 @@ def compare_with_paper(_request: Request, results: Results) -> Findings:
         group = "Ablations of rotary, attained of 30 queries (load 2)"
         add(group, label, (r.all for r in runs["aqp", "load=2.0", f"rotary, {label}"]))
     _training(findings, remarks, runs, add)
+    _overhead(findings, runs)
     _mixture(runs["mixed", "", "mixed"], runs["half-aqp", "", "half-aqp"], runs["half-dlt", "", "half-dlt"], add)
     return Findings(tuple(findings), tuple(remarks))
 
@@ -275,6 +283,22 @@ def _mixture(
     for hours in HOURS:
         gains = [_within(m, hours) - _within(b, hours) for m, _a, b in both]
         add(group, f"difference by seed, training within {hours} h", gains)
+
+
+def _overhead(findings: list[Finding], runs: dict[tuple[str, str, str], list[RotaryRun]]) -> None:
+    """Table 3.3: what each estimator takes, of the time of the whole workload."""
+    for count, (run_s, printed) in PRINTED.items():
+        group, of = (
+            f"Table 3.3, overhead of estimators, {count} training jobs",
+            runs["dlt", f"trainings={count}", OVERHEAD],
+        )
+        findings.append(
+            Finding("overall running time", f"{run_s:,.0f}", mean_interval([r.took_s for r in of]), "s", "", group)
+        )
+        for what, spent_s in printed.items():
+            share = mean_interval([100.0 * r.spent_s[what] / r.took_s for r in of])
+            remark = f"paper {spent_s:g} s, ours {sum(r.spent_s[what] for r in of) / len(of):.2g} s of CPU time"
+            findings.append(Finding(what, f"{100.0 * spent_s / run_s:.4f}", share, "%", remark, group))
 
 
 def _of_queries(run: RotaryRun) -> int:

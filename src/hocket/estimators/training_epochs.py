@@ -136,6 +136,12 @@ def _chances(points: Points, past: Past, criterion: Goal | Convergence, last: in
     return _thinned(ahead, found.tolist())
 
 
+def forget() -> None:
+    """Drop all that is kept from one estimate to the next, for measurements."""
+    for kept in (_chances, _past_sums, _past_curves, _past_range):
+        kept.cache_clear()
+
+
 def _epochs_ahead(now: int, last: int, every: bool) -> list[int]:
     """The epochs to look at: each where changes between two in a row count (with the one before), else ever fewer."""
     if every:

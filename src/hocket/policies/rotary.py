@@ -182,7 +182,8 @@ class _Spare:
             gpus, cores = float(draft.free_gpus), sum(free.cores for _node, free in draft.capacity)
             if self._hurry:
                 for view in self._turns.snapshot.jobs.data().values():
-                    if lacks := max(0, self._hurry.get(view.number, 0) - draft.size_of(view)):
+                    size = self._hurry.get(view.number, 0)
+                    if size and (lacks := max(0, size - draft.size_of(view))):
                         gpus -= lacks * view.job.demand.gpus
                         cores -= lacks * view.job.demand.cores
             self._known = gpus, cores

@@ -137,27 +137,33 @@ def machine(which: str) -> tuple[Node, ...]:
 
 
 def rotary_workload(
-    which: str = "aqp", seed: int = 0, load: float = 1.0, only: str = "", rule: str = "intervals", past: bool = True
+    which: str = "aqp",
+    seed: int = 0,
+    load: float = 1.0,
+    only: str = "",
+    rule: str = "intervals",
+    past: bool = True,
+    trainings: int = TRAININGS,
 ) -> Workload:
     """Queries (`aqp`), training (`dlt`), or both on one machine (`mixed`).
 
     `only` takes one class of queries, or one kind of criterion; without `past`, nothing is known of past jobs.
     """
     queries = _queries(seed, load, only if only in CLASSES else "", rule) if not which.endswith("dlt") else []
-    trainings = _trainings(seed, only if only in CRITERIA else "") if not which.endswith("aqp") else []
+    learners = _trainings(seed, only if only in CRITERIA else "", trainings) if not which.endswith("aqp") else []
     if which in ("mixed", "half-dlt"):  # Training comes as queries do.
         rng, at_s, spread = Random(f"{seed}/rotary/mixed"), 0.0, []
-        for submission in trainings:
+        for submission in learners:
             job = replace(submission.job, demand=Demand(1, TRAINING_CORES))
             spread.append(replace(submission, at_s=round(at_s, 1), job=job))
             at_s += rng.expovariate(1 / GAP_S)
-        trainings = spread
+        learners = spread
     given: list[PastJob] = []
     if past:
         given += _past_queries(load, rule) if queries else []
-        given += _past_trainings() if trainings else []
+        given += _past_trainings() if learners else []
     changes = (PastJobsGiven(0.0, tuple(given)),) if given else ()
-    submissions = sorted([*queries, *trainings], key=lambda s: s.at_s)
+    submissions = sorted([*queries, *learners], key=lambda s: s.at_s)
     return Workload(f"rotary-{which}", tuple(submissions), machine(which), changes=changes)
 
 
@@ -236,11 +242,9 @@ def _past_queries(load: float, rule: str) -> list[PastJob]:
 # -- Table 3.2: training ------------------------------------------------------------------------------------------
 
 
-def _trainings(seed: int, only: str) -> list[Submission]:
+def _trainings(seed: int, only: str, count: int) -> list[Submission]:
     rng = Random(f"{seed}/rotary/dlt")
-    kinds = (
-        [only] * TRAININGS if only else [k for k, share in CRITERIA.items() for _ in range(round(share * TRAININGS))]
-    )
+    kinds = [only] * count if only else [k for k, share in CRITERIA.items() for _ in range(round(share * count))]
     rng.shuffle(kinds)
     found = []
     for n, kind in enumerate(kinds):

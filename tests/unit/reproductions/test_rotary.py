@@ -21,7 +21,8 @@ from hocket_reproductions.rotary import (
 def ran(attained: int) -> RotaryRun:
     times = [60.0 * n for n in range(attained)]
     rates = {str(m): [0.5, 1.0] for m in MINUTES}
-    return RotaryRun({"heavy": attained}, {"heavy": 30}, 0, 5.0, times, rates, 1.0)
+    spent_s = {"TTR": 0.1, "TEE": 0.2, "TME": 0.3}
+    return RotaryRun({"heavy": attained}, {"heavy": 30}, 0, 5.0, times, rates, 1.0, times, 1000.0, spent_s)
 
 
 def test_every_case_is_another_one():
@@ -34,6 +35,17 @@ def test_a_case_counts_attained_queries_by_class():
     found = run_case(case, lambda _n: None, lambda _n: None)
     assert found.jobs == {"light": 12, "medium": 9, "heavy": 9}
     assert 0 < found.all == len(found.ended_s) <= 30
+
+
+def test_what_estimators_take_is_told_by_their_share_of_the_run():
+    case = next(c for c in cases(Request((0,))) if c.settings["workload"] == {"trainings": 10})
+    found = run_case(case, lambda _n: None, lambda _n: None)
+    assert sum(found.jobs.values()) == 10
+    assert set(found.spent_s) == {"TTR", "TEE", "TME"}
+    assert all(0 < spent_s < found.took_s for spent_s in found.spent_s.values())
+    told = compare_with_paper(Request((0,)), [(c, ran(20)) for c in cases(Request((0,)))])
+    (share,) = [f for f in told.findings if f.group.endswith(", 30 training jobs") and f.what == "TEE"]
+    assert (share.paper, share.ours.mean) == ("0.0058", 0.02)
 
 
 def test_where_a_baseline_attains_as_much_a_sentence_says_so():

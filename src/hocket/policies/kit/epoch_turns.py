@@ -100,7 +100,7 @@ class EpochTurns:
     def compare(self, may_start: Callable[[JobView], bool] = lambda _view: True) -> None:
         """Waiting jobs in order: each starts in what is free, or in place of jobs that are due and come after it.
 
-        Those that made way stand in line again, for what is left. `may_start` is asked once of each that would fit.
+        Those that made way stand in line again, for what is left. `may_start` is asked of each that may fit.
         """
         draft = self.draft
         line, at = self._line, 0
@@ -123,8 +123,10 @@ class EpochTurns:
             last = last_with_gpus if view.job.demand.gpus else last_of_all
             if not draft.has_quotas and not self._room.for_(view.job) and (last is None or last < order):
                 continue
+            if not may_start(view):
+                continue
             asked = self._needs(view)
-            if draft.is_passed_over(asked) or not (over_quota or draft.admits(view)) or not may_start(view):
+            if draft.is_passed_over(asked) or not (over_quota or draft.admits(view)):
                 continue
             why = "goes on in what is left" if view.partitions else self.why(view)
             if self._room.for_(asked.job) and draft.start(asked, why, view.job.sizes[0], self.boundary(view)):

@@ -276,5 +276,6 @@ def _unknown_left_s(view: JobView, now_s: float) -> float:
 
 
 def machine_totals(snapshot: Snapshot) -> _Totals:
+    """GPUs, cores and memory of all nodes that are up."""
     nodes = [v.node for v in snapshot.nodes.values() if v.up]
     return float(sum(n.gpus for n in nodes)), sum(n.cores for n in nodes), sum(n.mem_mib for n in nodes)
