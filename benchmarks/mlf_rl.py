@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -65,17 +66,19 @@ class Measured(Struct, frozen=True):
     differences: list[Difference]
 
 
-def tasks_of(windows: Sequence[Window], policies: Sequence[str], weights: str) -> list[tuple[Result, Episode]]:
+def tasks_of(
+    windows: Sequence[Window], policies: Sequence[str], weights: str, guard: bool
+) -> list[tuple[Result, Episode]]:
     """Every window under every policy: what its result will be filed under, and what runs."""
     path = Path(weights) if weights else SHIPPED
     read_weights(path)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12] + ("" if guard else " without guard")
     found = []
     for window in windows:
         for policy in policies:
             learned = policy == "mlf_rl"
             seen = replace(window, beliefs="learned") if policy == "srtf" else window
-            params = {"weights_file": weights} if learned and weights else {}
+            params: dict[str, Any] = {"weights_file": weights, "guard": guard} if learned else {}
             episode = Episode(seen, policy, params, whole=policy in WHOLE)
             found.append((Result(window, policy, digest if learned else ""), episode))
     return found
@@ -126,6 +129,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--other-trace", default="", help="Muri's table")
     parser.add_argument("--large", action="store_true", help="ten times the jobs and servers of the training")
     parser.add_argument("--weights", default="", help="a file of `hocket learn mlf_rl`; the shipped ones by default")
+    parser.add_argument("--no-guard", action="store_true", help="ask the network also far from its training")
     parser.add_argument("--policies", nargs="*", default=[*OF_TASKS, *WHOLE], help="those to run")
     parser.add_argument("--keep", type=Path, help="a file of results, which are not run again")
     parser.add_argument("--workers", type=int, default=2, help="processes at a time")
@@ -135,7 +139,9 @@ def main(arguments: list[str]) -> None:
     windows = large_windows(chosen.trace) if chosen.large else held_out_windows(chosen.trace, chosen.other_trace)
     if chosen.quick:
         windows = [replace(w, jobs=20) for w in windows[:2]]
-    results = measured(tasks_of(windows, chosen.policies, chosen.weights), chosen.keep, chosen.workers)
+    results = measured(
+        tasks_of(windows, chosen.policies, chosen.weights, not chosen.no_guard), chosen.keep, chosen.workers
+    )
     names = {str(Path(a)): Path(a).name for a in (chosen.trace, chosen.other_trace, chosen.weights, chosen.keep) if a}
     command = " ".join(["python -m benchmarks.mlf_rl", *(names.get(a, a) for a in arguments)])
     shown = [replace(r, window=replace(r.window, trace=Path(r.window.trace).name)) for r in results]

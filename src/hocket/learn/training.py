@@ -317,7 +317,6 @@ def _made_by(state: LearningState) -> MadeBy:
         command += f" --trace {Path(setup.trace).name}"
         data += f" and {Path(setup.trace).name}"
     notes = {
-        "generation": state.evolution.generation,
         "gain_on_validation": round(state.best_gain, 4),
         "agreement_pairs": round(state.held_out.pairs, 4),
         "betas": list(setup.betas),

@@ -35,5 +35,4 @@ def draw_learning(
         right.axvline(0.0, color="0.7", linewidth=0.8)
         right.set_xlabel("what one deviation of a feature adds to a score")
         right.legend()
-        sheet.tight_layout()
         return save(sheet, folder, "learning")
