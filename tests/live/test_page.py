@@ -100,6 +100,24 @@ def test_the_overview_shows_devices_queue_and_shares(tab: Tab) -> None:
 
 
 @pytest.mark.slow
+def test_a_job_is_chosen_and_opened_on_the_lanes_by_keys(tab: Tab) -> None:
+    page = tab.page
+    tab.awaits("document.querySelector('.tile strong').textContent === '2 of 2'")
+    page.locator(".lanes").focus()
+    seen = []
+    for _key in range(2):
+        page.keyboard.press("ArrowDown")
+        seen.append(page.locator(".tip:not([hidden]) strong").inner_text())
+    assert sorted(seen) == ["net", "other"]
+    page.keyboard.press("Escape")
+    assert not page.locator(".tip").is_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".job h1")
+    assert page.locator(".job h1").inner_text() == seen[0]
+
+
+@pytest.mark.slow
 def test_a_job_shows_why_its_curve_its_story_and_its_log_as_it_grows(tab: Tab, controller: LiveController) -> None:
     page = tab.page
     tab.go("/jobs/net")
@@ -436,6 +454,10 @@ ROW = "{id: 'X1', owner: 'Ana', state: 'running', reason: '', gpus: ['n:0']}"
 ROWS = """[{id: 'b', state: 'waiting', submitted_s: 1}, {id: 'a', state: 'finished', ended_s: 5},
           {id: 'c', state: 'running', submitted_s: 2}]"""
 SPANS = "[{gpus: [1, 2], from_s: 0, until_s: 20}, {gpus: [3], from_s: 15, until_s: null}]"
+# Two jobs together, a third that takes the place of the first, and one that comes when all are gone, but for a moment.
+SHARED = """[{job: 'd', gpus: ['g'], from_s: 39.5, until_s: null}, {job: 'a', gpus: ['g'], from_s: 0, until_s: 20},
+            {job: 'b', gpus: ['g'], from_s: 10, until_s: 40}, {job: 'c', gpus: ['g'], from_s: 20, until_s: 30}]"""
+DIVIDED = [["a", [0, 2]], ["b", [1, 2]], ["c", [0, 2]]]
 # Expressions of the page's own modules, and what they give.
 VALUES: list[tuple[str, str, Any]] = [
     ("text.js", "[0.04, 59.7, 3720, 90000, null].map(m.duration)", ["0.0 s", "1 min", "1 h 2 min", "1 d 1 h", "–"]),
@@ -450,6 +472,7 @@ VALUES: list[tuple[str, str, Any]] = [
     ("chart.js", "[m.goalOf('acc changes < 0.1%'), m.goalOf('for 2h'), m.goalOf('')]", [None, None, None]),
     ("chart.js", "m.niceSteps(0.13, 0.87, 3)", [0.5]),
     ("lanes.js", f"m.heldOverTime({SPANS}, 10, 30, 25).steps", [[10, 2], [15, 3], [20, 1]]),
+    ("lanes.js", f"[...m.sharedLanes({SHARED}, 0, 50, 45, 1).get('g')].map(([s, at]) => [s.job, at])", DIVIDED),
     ("past.js", "[m.placeOf(15, [10, 20]), m.timeAt(5000, [10, 20])]", [5000, 15]),
     ("past.js", "m.words('JobSubmitted')", "job submitted"),
     ("past.js", "m.rangeOf([{from_s: 10}, {from_s: 12}], 13)", [10, 14]),

@@ -38,15 +38,17 @@ export class Lanes {
     this.by = "job"; // what colours mean: job or owner
     this.density = "auto";
     this._onOpen = onOpen;
+    this._chosen = null; // the span that the keyboard points to
     this.canvas = h("canvas", { class: "lanes-canvas", role: "img", "aria-label": "GPUs over time" });
-    this.tip = h("div", { class: "tip", hidden: true });
+    this.tip = h("div", { class: "tip", role: "status", hidden: true });
     this.spacer = h("div", { class: "lanes-spacer" }, this.canvas);
-    this.scroll = h("div", { class: "lanes", tabindex: "0", role: "group", "aria-label": "Lanes; arrow keys move in time" }, this.spacer);
+    this.scroll = h("div", { class: "lanes", tabindex: "0", role: "group", "aria-label": "Lanes; left and right move in time, up and down choose a job, Enter opens it" }, this.spacer);
     this.element = h("div", { class: "lanes-frame" }, this.scroll, this.tip);
     this.scroll.addEventListener("scroll", () => this.draw(), { passive: true });
     this.scroll.addEventListener("keydown", (event) => this._onKey(event));
     this.canvas.addEventListener("pointermove", (event) => this._onMove(event));
     this.canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
+    this.scroll.addEventListener("blur", () => this._choose(null));
     this.canvas.addEventListener("pointerdown", (event) => this._onDown(event));
     this._resized = new ResizeObserver(() => this.draw());
     this._resized.observe(this.element);
@@ -177,7 +179,8 @@ export class Lanes {
     const [from_s, until_s] = this.range();
     const now_s = this.store.now_s();
     this._boxes = [];
-    const shared = this._sharing(from_s);
+    const pixel_s = this.window_s / Math.max(this._frame.width, 1);
+    const shared = sharedLanes(this.store.spans.values(), from_s, until_s, now_s, 2 * pixel_s);
     context.textAlign = "left";
     context.textBaseline = "middle";
     context.font = "11px system-ui, sans-serif";
@@ -189,11 +192,9 @@ export class Lanes {
         const lane = lanes.get(gpu);
         if (lane === undefined) continue;
         let [y, height] = lane;
-        const holders = shared.get(gpu);
-        if (holders !== undefined) { // Jobs that hold one GPU at the same time divide its lane.
-          height /= holders.length;
-          y += Math.max(0, holders.indexOf(span)) * height;
-        }
+        const [place, places] = shared.get(gpu)?.get(span) ?? [0, 1];
+        height /= places;
+        y += place * height;
         const gap = height >= 6 ? 2 : height >= 2.5 ? 0.5 : 0;
         this._drawSpan(context, colour, span, hue, this._x(span.from_s), y, this._x(end_s), height - gap, end_s);
       }
@@ -222,17 +223,6 @@ export class Lanes {
     }
   }
 
-  /** GPU → the jobs that hold it together now, where there are several. */
-  _sharing() {
-    const open = new Map();
-    for (const span of this.store.spans.values()) {
-      if (span.until_s !== null) continue;
-      for (const gpu of span.gpus) open.set(gpu, [...(open.get(gpu) ?? []), span]);
-    }
-    for (const [gpu, spans] of open) if (spans.length < 2) open.delete(gpu);
-    return open;
-  }
-
   _drawSpan(context, colour, span, hue, x, y, end, height, end_s) {
     const width = Math.max(end - x, 1);
     this._boxes.push([x, y, width, height, span, end_s]);
@@ -247,10 +237,19 @@ export class Lanes {
     if (span.how.startsWith("failed") || span.how.startsWith("lost")) {
       context.fillStyle = colour("failed");
       context.fillRect(end - Math.min(3, width), y, Math.min(3, width), height);
+    } else if (span.how === "paused" && width > 10 && height >= 4) {
+      context.fillStyle = colour("on-hue");
+      for (const from of [7, 4]) context.fillRect(end - from, y + height * 0.2, 1.5, height * 0.6);
+    }
+    if (span === this._chosen) {
+      context.strokeStyle = colour("text");
+      context.lineWidth = 2;
+      context.strokeRect(x + 1, y + 1, width - 2, Math.max(height - 2, 1));
+      context.lineWidth = 1;
     }
     if (height >= 12 && width > 34) {
       context.fillStyle = colour("on-hue");
-      context.fillText(shortened(context, plain(span.job), width - 10), x + 5, y + height / 2 + 0.5);
+      context.fillText(shortened(context, plain(span.job), width - (span.how === "paused" ? 18 : 10)), x + 5, y + height / 2 + 0.5);
     }
   }
 
@@ -319,11 +318,14 @@ export class Lanes {
     this.canvas.style.cursor = found ? "pointer" : "grab";
     this.tip.hidden = found === null;
     if (found === null) return;
-    const [, , , , span, end_s] = found;
+    this._fillTip(found[4], found[5]);
+    this._placeTip(event.clientX, event.clientY);
+  }
+
+  _fillTip(span, end_s) {
     if (span.ahead) {
       const { job, owner, is_next, until_s } = span.ahead;
       this.tip.replaceChildren(h("strong", {}, job), h("div", {}, owner), is_next ? h("div", {}, "has these GPUs next, by the plan") : "", until_s === null ? "" : h("div", {}, `believed to end at ${clock(until_s)}, in ${duration(until_s - this.store.now_s())}`));
-      this._placeTip(event);
       return;
     }
     const state = span.until_s === null ? (span.starts ? "starts" : "runs") : span.how || "ended";
@@ -334,12 +336,11 @@ export class Lanes {
       h("div", {}, `${clock(span.from_s)} – ${span.until_s === null ? "now" : clock(span.until_s)} (${duration(end_s - span.from_s)})`),
       h("div", {}, state),
     );
-    this._placeTip(event);
   }
 
-  _placeTip(event) {
+  _placeTip(clientX, clientY) {
     const frame = this.element.getBoundingClientRect();
-    const [x, y] = [event.clientX - frame.left, event.clientY - frame.top];
+    const [x, y] = [clientX - frame.left, clientY - frame.top];
     this.tip.style.left = `${Math.max(4, Math.min(x + 14, frame.width - this.tip.offsetWidth - 6))}px`;
     this.tip.style.top = `${y + 18 + this.tip.offsetHeight > frame.height ? Math.max(4, y - this.tip.offsetHeight - 10) : y + 18}px`;
   }
@@ -362,9 +363,66 @@ export class Lanes {
     if (event.key === "ArrowLeft") this.move(-this.window_s / 5);
     else if (event.key === "ArrowRight") this.move(this.window_s / 5);
     else if (event.key === "End") this.move(Infinity);
+    else if (event.key === "ArrowDown") this._chooseNext(1);
+    else if (event.key === "ArrowUp") this._chooseNext(-1);
+    else if (event.key === "Escape") this._choose(null);
+    else if (event.key === "Enter" && this._chosen) this._onOpen(this._chosen.job);
     else return;
     event.preventDefault();
   }
+
+  /** The next or the previous span in sight, from the top down and then by time. */
+  _chooseNext(by) {
+    const spans = new Map(); // span → where it begins
+    for (const [x, y, , , span] of this._boxes ?? []) if (!span.ahead && !spans.has(span)) spans.set(span, [y, x]);
+    const order = [...spans].sort(([, a], [, b]) => a[0] - b[0] || a[1] - b[1]).map(([span]) => span);
+    if (!order.length) return;
+    const at = order.indexOf(this._chosen);
+    this._choose(order[at < 0 ? (by > 0 ? 0 : order.length - 1) : (at + by + order.length) % order.length]);
+  }
+
+  _choose(span) {
+    if (span === this._chosen) return;
+    this._chosen = span;
+    this.draw();
+    const box = span && this._boxes.find((each) => each[4] === span);
+    this.tip.hidden = !box;
+    if (!box) return;
+    const canvas = this.canvas.getBoundingClientRect();
+    this._fillTip(span, box[5]);
+    this._placeTip(canvas.left + box[0] + Math.min(box[2], 40), canvas.top + box[1] + box[3]);
+  }
+}
+
+/** GPU → span → [place, places]: jobs that held a GPU at the same time, for longer than `least_s`, divide its lane. */
+export function sharedLanes(spans, from_s, until_s, now_s, least_s) {
+  const ends = (span) => span.until_s ?? Math.max(now_s, span.from_s);
+  const byGpu = new Map();
+  for (const span of spans) {
+    if (ends(span) < from_s || span.from_s > until_s) continue;
+    for (const gpu of span.gpus) {
+      const there = byGpu.get(gpu);
+      if (there === undefined) byGpu.set(gpu, [span]);
+      else there.push(span);
+    }
+  }
+  const found = new Map();
+  for (const [gpu, held] of byGpu) {
+    if (held.length < 2) continue;
+    held.sort((a, b) => a.from_s - b.from_s);
+    let [free_s, end_s] = [[], -Infinity]; // when each place of those that overlap is free, and when all are
+    const placed = held.map((span) => {
+      if (span.from_s >= end_s - least_s) free_s = [];
+      let place = free_s.findIndex((at_s) => at_s - least_s <= span.from_s);
+      if (place < 0) place = free_s.length;
+      free_s[place] = ends(span);
+      end_s = Math.max(...free_s);
+      return [span, place, free_s];
+    });
+    const divided = placed.filter(([, , places]) => places.length > 1);
+    if (divided.length) found.set(gpu, new Map(divided.map(([span, place, places]) => [span, [place, places.length]])));
+  }
+  return found;
 }
 
 /** How many GPUs were held when: [time, from then on], and the most at any time. */

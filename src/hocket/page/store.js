@@ -180,7 +180,7 @@ export class Store extends EventTarget {
     }
     if (open) {
       open.until_s = this.now_s();
-      open.how = holds ? "left for other resources" : row.state;
+      open.how = holds ? "left for other resources" : row.reason?.startsWith("paused") ? "paused" : row.state;
       this._open.delete(row.id);
     }
     if (holds) {
