@@ -6,7 +6,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -36,6 +36,7 @@ from hocket.runtimes.paramserver.host_blocks import (
 )  # fmt: skip
 from hocket.runtimes.paramserver.host_group import HostGroup
 from hocket.runtimes.paramserver.host_model import HostModel
+from hocket.runtimes.paramserver.host_parts import HostParts
 from hocket.runtimes.paramserver.host_server import ShardServer
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables, default_workers
 from hocket.runtimes.paramserver.model_memory import ModelMemory
@@ -43,10 +44,10 @@ from hocket.runtimes.paramserver.model_shard import ModelShard, Update
 from hocket.runtimes.paramserver.phase_tokens import tokens_offered
 from hocket.runtimes.paramserver.phase_turns import NoTurns, PhaseTurns, TimedTurn
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout, Plan, plan_of
-from hocket.runtimes.paramserver.sharding import blocks_of, iterations_of_epoch, rows_of
+from hocket.runtimes.paramserver.sharding import blocks_of, iterations_of_epoch
 from hocket.runtimes.paramserver.stop_signals import StopSignals
 from hocket.runtimes.paramserver.training_result import EpochEnd, PhaseTimes, Trained
-from hocket.runtimes.paramserver.wire import BlockStates, LinkClosed, Pull, SavedRows, SavedStates
+from hocket.runtimes.paramserver.wire import LinkClosed, SavedRows, SavedStates
 from hocket.runtimes.paramserver.worker_pool import WorkerPool
 
 _LEFT = 128 + signal.SIGTERM
@@ -202,6 +203,7 @@ class _Run:
         else:
             self._restore(shard, found, saved)
         self.shard, self.model = shard, HostModel(shard, self.group)
+        self.parts = HostParts(self.group, shard, layouts, self.memory, self.blocks, self.count)
         self.server.shard = shard
         self.group.exchange("ready", None)
 
@@ -454,55 +456,21 @@ class _Run:
             part = self.checkpoints.begun(self.iteration, begun, self.layouts)
         if part is not None:
             own = [(name, span[0], self.shard.values[name]) for name, span in self.shard.spans.items()]
-            part.write(self.group.host, own, self._states_on(self.group.host))
+            part.write(self.group.host, own, self.parts.states(self.group.host))
         wrote = self.group.exchange(f"written {self.iteration}", part is not None)
         if is_first and part is not None and progress is not None:
             for host in [host for host, is_there in enumerate(wrote) if not is_there]:
-                part.write(host, self._rows_on(host), self._states_on(host))
+                part.write(host, self.parts.rows(host, self.iteration), self.parts.states(host))
             part.finish(progress)
         self.saved_iteration, self.saved_s = self.iteration, time.monotonic()
         self.group.exchange(f"saved {self.iteration}", None)
-
-    def _rows_on(self, host: int) -> Iterator[tuple[str, int, Array]]:
-        """Its rows of each array, and the first of them."""
-        for name, layout in self.layouts.items():
-            yield name, rows_of(layout.rows, host, self.group.hosts)[0], self._shard_of(name, host)
-
-    def _shards(self, name: str) -> list[Array]:
-        """The rows of an array on all hosts, in order."""
-        return [self._shard_of(name, host) for host in range(self.group.hosts)]
-
-    def _shard_of(self, name: str, host: int) -> Array:
-        if host == self.group.host:
-            return self.shard.values[name]
-        first, behind = rows_of(self.layouts[name].rows, host, self.group.hosts)
-        found, link = self.memory.empty(self.layouts[name], behind - first), self.group.links[host]
-        try:
-            link.send(Pull(name, self.iteration))
-            link.receive_answer()
-            link.receive_array(found)
-        except LinkClosed as error:
-            raise TrainingError(f"a host is gone: {error}") from error
-        return found
-
-    def _states_on(self, host: int) -> Iterator[bytes]:
-        """The states of its blocks, a part of them at a time."""
-        for part in self.blocks.state_parts(blocks_of(self.count, host, self.group.hosts)):
-            if host == self.group.host:
-                yield packed_states({i: self.blocks.state(i) for i in part})
-                continue
-            link = self.group.links[host]
-            try:
-                link.send(BlockStates(part))
-                yield link.receive_bytes(link.receive_answer().length)
-            except LinkClosed as error:
-                raise TrainingError(f"a host is gone: {error}") from error
 
     def _whole_model(self) -> dict[str, Array]:
         """All arrays, on host 0."""
         found = {}
         if self.group.host == 0:
-            found = {name: self.memory.joined(layout, self._shards(name)) for name, layout in self.layouts.items()}
+            shards = {name: self.parts.shards(name, self.iteration) for name in self.layouts}
+            found = {name: self.memory.joined(layout, shards[name]) for name, layout in self.layouts.items()}
         self.group.exchange("end", None)
         return found
 

@@ -27,7 +27,7 @@ from tests.unit.runtimes.paramserver.least_squares import (
 )
 from tests.unit.runtimes.paramserver.test_training import LeaveAfter, trained
 
-from hocket.runtimes.paramserver import phase_turns, training
+from hocket.runtimes.paramserver import host_parts, phase_turns, training
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock, TrainingError
 from hocket.runtimes.paramserver.generators import generate
 from hocket.runtimes.paramserver.host_group import HostGroup
@@ -127,8 +127,9 @@ def test_hosts_that_see_the_same_folder_write_and_read_their_own_part(
     def not_asked(*_arguments: object) -> Any:
         raise AssertionError("a host was asked for what the other can see")
 
-    monkeypatch.setattr(training._Run, "_rows_on", not_asked)
-    for request in ("BlockStates", "SavedRows", "SavedStates"):
+    monkeypatch.setattr(host_parts.HostParts, "rows", not_asked)
+    monkeypatch.setattr(host_parts, "BlockStates", not_asked)
+    for request in ("SavedRows", "SavedStates"):
         monkeypatch.setattr(training, request, not_asked)
 
     def run(at: LaunchVariables) -> Trained:
