@@ -55,4 +55,7 @@ def test_a_share_on_disk_that_is_found_is_compared_with_the_fixed_ones_that_fit(
 def test_an_unknown_measurement_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["nothing"])
-    assert "there is no measurement 'nothing'; there are: pull_push, kernels, spill" in capsys.readouterr().err
+    assert (
+        "there is no measurement 'nothing'; there are: pull_push, kernels, link, regroup, spill"
+        in capsys.readouterr().err
+    )

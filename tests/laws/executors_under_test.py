@@ -204,7 +204,7 @@ class Agents(ExecutorUnderTest):
         self.agents[node].kill()
         self.agents[node].wait()
         sessions = self.executor.sessions
-        with sessions._changed:
+        with sessions._lock:
             (name,) = [name for name, session in sessions._sessions.items() if session.node == node]
             session = sessions._sessions.pop(name)
             session.heard_at -= 2 * self.lease_s  # as if so much time had passed

@@ -5,7 +5,7 @@ from hocket.reproductions import Request
 from hocket.testing.builders import job, submission
 from hocket.workloads.learning_curves import by_epoch
 from hocket.workloads.rotary import measured_queries
-from hocket_reproductions.rotary import (
+from hocket_reproductions.rotary.evaluation import (
     AQP,
     MINUTES,
     REPRODUCTION,

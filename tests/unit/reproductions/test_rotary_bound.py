@@ -8,7 +8,7 @@ from hocket.model.job import Job, Kind
 from hocket.model.resources import Demand, Node
 from hocket.workloads.rotary import rotary_workload
 from hocket.workloads.truth import Submission, Truth, Workload
-from hocket_reproductions.rotary_bound import most_attained, need_of
+from hocket_reproductions.rotary.bound import most_attained, need_of
 
 NODE = Node("db", cores=4.0)
 SPEEDS = Curve(tuple(Point(float(n), s) for n, s in ((1, 1.0), (2, 1.5), (3, 1.75), (4, 2.0))))

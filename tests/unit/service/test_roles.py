@@ -191,7 +191,8 @@ def test_a_call_for_orders_that_stands_is_refused_when_its_token_is_revoked(clie
     with ThreadPoolExecutor(1) as pool:
         stands = pool.submit(agent.get, f"/v1/agents/{welcome['session']}/orders?after={welcome['orders']}")
         until = time.monotonic() + 60
-        while not engine.sessions._changed._waiters:
+        session = engine.sessions._sessions[welcome["session"]]
+        while not session.changed._waiters:
             assert time.monotonic() < until
             time.sleep(0.005)
         client.post("/v1/tokens/agent-1/revoke")

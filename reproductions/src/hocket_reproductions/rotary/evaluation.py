@@ -23,8 +23,8 @@ from hocket.reports.mean_interval import mean_interval
 from hocket.reproductions import Assumption, Case, Finding, Findings, Reproduction, Request, Results
 from hocket.workloads.rotary import CLASSES, CRITERIA, measured_queries, rotary_workload, stretch, true_accuracy
 from hocket.workloads.truth import Submission, Workload
-from hocket_reproductions.rotary_bound import most_attained
-from hocket_reproductions.rotary_overhead import PRINTED, spent_by_estimators
+from hocket_reproductions.rotary.bound import most_attained
+from hocket_reproductions.rotary.overhead import PRINTED, spent_by_estimators
 
 AQP: dict[str, tuple[str, dict[str, Any]]] = {
     "rotary_aqp": ("rotary_aqp", {}),
