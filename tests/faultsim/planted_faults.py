@@ -99,8 +99,9 @@ def undelivered_ends_forgotten() -> Iterator[Any]:
 
 
 def strangers_tell_of_ends() -> Iterator[Any]:
-    """What a node says of the end of a run counts, wherever that run is; all nodes of a job are told to stop it."""
-    yield patch.object(orders, "nodes_of_attempt", lambda view, _run: run_numbers.nodes_of(view))
+    """What a node says of a run counts, wherever that run is; all nodes of a job are told to stop it."""
+    for module in (executor, orders):
+        yield patch.object(module, "nodes_of_attempt", lambda view, _run: run_numbers.nodes_of(view))
     gone = MultiNodeExits.gone
     yield patch.object(
         MultiNodeExits,
