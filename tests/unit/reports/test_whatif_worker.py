@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.typed import hocket
 
-from hocket.control.journal import SqliteJournal, open_to_read
+from hocket.control.journal import JournalError, SqliteJournal, open_to_read
 from hocket.model.event import JobSubmitted
 from hocket.reports import whatif_worker
 from hocket.reports.whatif_worker import WhatIfRequest, what_if
@@ -127,11 +129,44 @@ def test_cycles_in_the_archive_are_run_again_too(tmp_path: Path, journal: str) -
     assert what_if(WhatIfRequest(str(store), "fair", archives=str(archive)), silent)["rows"] == rest["rows"]
 
 
+def answer_to(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The last line that the worker writes."""
+    out, given = io.BytesIO(), io.BytesIO(json.dumps(asked).encode() + b"\n")
+    monkeypatch.setattr(whatif_worker.os, "nice", lambda _by: None)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=given))
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=out))
+    whatif_worker.main()
+    return json.loads(out.getvalue().splitlines()[-1])
+
+
 def test_a_run_that_needs_too_much_memory_says_so(journal: str) -> None:
     asked = json.dumps({"store": journal, "policy": "fair", "limit_mib": 1}).encode() + b"\n"
     command = [sys.executable, "-m", "hocket.reports.whatif_worker"]
     told = subprocess.run(command, input=asked, capture_output=True, check=False).stdout.splitlines()
     assert json.loads(told[-1]) == {"error": "it needs more than 1 MiB of memory: choose fewer days"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        sqlite3.OperationalError("out of memory"),
+        ImportError("x.so: cannot map: Cannot allocate memory"),
+    ],
+)
+def test_every_error_for_want_of_memory_is_told_as_such(
+    journal: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_args: object) -> None:
+        try:
+            raise error
+        except Exception as first:
+            raise JournalError("the journal cannot be read") from first
+
+    monkeypatch.setattr(whatif_worker, "what_if", breaks)
+    told = answer_to({"store": journal, "policy": "fair"}, monkeypatch)
+    assert "memory: choose fewer days" in told["error"]
 
 
 @pytest.mark.parametrize(
@@ -145,11 +180,4 @@ def test_a_run_that_needs_too_much_memory_says_so(journal: str) -> None:
 def test_the_process_answers_in_lines(
     journal: str, asked: dict[str, Any], error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = io.BytesIO()
-    given = io.BytesIO(json.dumps({"store": journal} | asked).encode() + b"\n")
-    monkeypatch.setattr(whatif_worker.os, "nice", lambda _by: None)
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=given))
-    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=out))
-    whatif_worker.main()
-    last = json.loads(out.getvalue().splitlines()[-1])
-    assert error in last["error"]
+    assert error in answer_to({"store": journal} | asked, monkeypatch)["error"]
