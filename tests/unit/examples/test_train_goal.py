@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.children import child
+from tests.unit.examples.in_process import printed_in_this_process
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -27,8 +28,8 @@ def epochs(output: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_job_that_is_stopped_within_an_epoch_learns_what_it_would_have_learned(tmp_path: Path) -> None:
-    whole = subprocess.run(command(tmp_path / "whole"), capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    assert len(epochs(whole.stdout)) == 3
+    whole = printed_in_this_process(EXAMPLE, "--epochs", "3")
+    assert len(epochs(whole)) == 3
     with child(command(tmp_path / "cut", "--pace", "2"), stdout=subprocess.PIPE, text=True) as job:
         assert job.stdout is not None
         first = job.stdout.readline()
@@ -37,4 +38,4 @@ def test_a_job_that_is_stopped_within_an_epoch_learns_what_it_would_have_learned
         assert job.wait(PATIENCE_S) == 128 + signal.SIGTERM
     again = subprocess.run(command(tmp_path / "cut"), capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert again.stdout.startswith("resuming from epoch ")
-    assert epochs(first + rest + again.stdout) == epochs(whole.stdout)
+    assert epochs(first + rest + again.stdout) == epochs(whole)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.children import child
 from tests.live.processes import end_all
+from tests.unit.examples.in_process import printed_in_this_process
 from tests.whole_lines import json_lines
 
 pytest.importorskip("torch", reason="needs the torch extra")
@@ -58,39 +59,26 @@ def wait_until(run: subprocess.Popen[str], condition: Callable[[], object]) -> N
         time.sleep(0.02)
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """By one process, without torchrun."""
-    return finish(tmp_path_factory.mktemp("uninterrupted"), 0, "--epochs", "4")
-
-
-def test_paused_by_two_processes_and_resumed_by_one_it_ends_with_the_same_accuracy(
-    tmp_path: Path, uninterrupted: str
+def test_asked_by_sigusr1_it_saves_and_goes_on_and_paused_by_two_processes_one_ends_it_with_the_same_accuracy(
+    tmp_path: Path,
 ) -> None:
-    def is_within_an_epoch() -> bool:
-        os.kill(noted(tmp_path, "start")[0]["pid"], signal.SIGUSR1)
+    def saves_within_an_epoch() -> bool:
+        os.kill(noted(tmp_path, "start")[0]["pid"], signal.SIGUSR1)  # one of the two
         return any(line["batch"] > 0 for line in noted(tmp_path, "checkpoint"))
 
-    with started(tmp_path, 2, "--epochs", "4", "--pace", "4") as run:
+    with started(tmp_path, 2, "--epochs", "6", "--pace", "4", "--checkpoint-every", "100") as run:
         wait_until(run, lambda: noted(tmp_path, "start"))
-        wait_until(run, is_within_an_epoch)
+        wait_until(run, saves_within_an_epoch)
+        epochs = len(noted(tmp_path, "epoch"))
+        wait_until(run, lambda: len(noted(tmp_path, "epoch")) > epochs)  # It goes on.
         run.send_signal(signal.SIGTERM)  # to torchrun, which passes it on
         run.communicate(timeout=PATIENCE_S)
     (stopped,) = noted(tmp_path, "stop")
-    output = finish(tmp_path, 1, "--epochs", "4")
-    assert stopped["batch"] > 0
+    output = finish(tmp_path, 0, "--epochs", "6")
+    assert stopped["epoch"] > epochs
     assert output.startswith(
         f"resuming from epoch {stopped['epoch']}, batch {stopped['batch']} of 50, by 1 processes\n"
     )
-    assert output.splitlines()[-2:] == uninterrupted.splitlines()[-2:]
+    whole = printed_in_this_process(EXAMPLE, "--epochs", "6")
+    assert output.splitlines()[-2:] == whole.splitlines()[-2:]
     assert [line["processes"] for line in noted(tmp_path, "start")] == [2, 1]
-
-
-def test_one_process_that_is_asked_by_sigusr1_makes_all_save_and_go_on(tmp_path: Path) -> None:
-    with started(tmp_path, 2, "--epochs", "3", "--pace", "5", "--checkpoint-every", "100") as run:
-        wait_until(run, lambda: noted(tmp_path, "epoch"))
-        os.kill(noted(tmp_path, "start")[0]["pid"], signal.SIGUSR1)
-        wait_until(run, lambda: noted(tmp_path, "checkpoint"))
-        output, errors = run.communicate(timeout=PATIENCE_S)
-    assert run.returncode == 0, errors
-    assert output.splitlines()[-1].startswith("done: final acc=")
