@@ -13,7 +13,7 @@ SHELL := bash
 SOURCES := src reproductions tests benchmarks examples docs/*.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ray check docs bench chaos faultsim clean
+.PHONY: help setup demo test test-long test-ray check docs bench chaos faultsim clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,8 +42,12 @@ demo: $(USERS) ## run real jobs on four virtual devices; a table, and plots in d
 	$(BIN)/hocket demo
 
 # Two workers more than there are cores: many tests wait for processes of their own. Idle workers take tests from others.
-test: $(STAMP) ## run every test
-	$(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 2)') --dist worksteal
+PYTEST = $(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 2)') --dist worksteal
+test: $(STAMP) ## run every test but the long ones
+	$(PYTEST) -m 'not long'
+
+test-long: $(STAMP) ## run the long tests: whole benchmarks, papers and PyTorch examples, and more random draws
+	$(PYTEST) -m long
 
 test-ray: $(STAMP) ## run the tests that need Ray, which is installed first (250 MB)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ray]'

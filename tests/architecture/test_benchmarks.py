@@ -30,6 +30,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_every_part_is_measured_and_every_simulation_ends(measured: dict[str, Any]) -> None:
     assert all(speed["finished"] == speed["jobs"] for speed in measured["speeds"])
     assert all(
@@ -43,6 +44,7 @@ def test_every_part_is_measured_and_every_simulation_ends(measured: dict[str, An
     assert measured["journalling"]["per_s"] > 0
 
 
+@pytest.mark.long
 def test_numbers_carry_their_command_the_machine_and_the_date(measured: dict[str, Any]) -> None:
     assert measured["command"] == "python -m benchmarks --quick --json"
     assert all(speed["command"].startswith("hocket simulate '") for speed in measured["speeds"])

@@ -54,6 +54,7 @@ def test_a_leap_that_no_other_model_has_makes_false_stops_unless_leaps_are_allow
     assert false["smooth", 0.0] == false["falls", 0.0] == 0
 
 
+@pytest.mark.long
 def test_the_calibration_is_drawn(curves: Path, tmp_path: Path) -> None:
     evaluated(curves, "--leaps", "0.2", "--plot", str(tmp_path))
     assert {p.name for p in tmp_path.iterdir()} == {"convergence.png", "convergence.svg"}

@@ -25,6 +25,7 @@ BLOCK = re.compile(
 )
 TIMED = ("decisions ", "cost ")  # rows that tell how long it took here
 LIMIT_S = 120
+LONG = ("docs/tutorials/first_simulation.md", "docs/tutorials/own_policy.md", "docs/tune.md")  # a minute together
 
 
 class Sample(NamedTuple):
@@ -62,7 +63,11 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-RUN = [page for page in PAGES if any(not b.not_run for b in blocks(page))]
+RUN = [
+    pytest.param(page, marks=pytest.mark.long if name(page) in LONG else ())
+    for page in PAGES
+    if any(not b.not_run for b in blocks(page))
+]
 NOT_RUN = [block for page in PAGES for block in blocks(page) if block.not_run]
 
 

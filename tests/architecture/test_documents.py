@@ -38,6 +38,7 @@ def test_nothing_names_the_machine_it_was_written_on(page: Path) -> None:
     assert not found
 
 
+@pytest.mark.long
 def test_the_site_builds_with_every_page_and_fetches_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]

@@ -100,7 +100,7 @@ def passed() -> str:
     return run("-m", "pytest", tests, "-vv", "-k", only, "-p", "no:cacheprovider", "-p", "no:xdist")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_keeps_every_law_of_policies(name: str, passed: str) -> None:
     for law in ("test_every_decision_keeps_the_laws", "test_every_run_keeps_the_laws"):
         assert f"::{law}[{name}] PASSED" in passed

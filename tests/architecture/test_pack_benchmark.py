@@ -61,7 +61,7 @@ def test_nothing_begins_that_would_not_end_in_time_but_what_can_go_on_later() ->
     assert [row["part"] for row in kept.rows] == ["short", "goes on"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_that_is_cut_off_goes_on_from_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack_tasks, "SAVE_S", 0.0)
     wanted = Wanted("cpu", ["mlp-3"], [2], 0.01, 1, 9, tmp_path, tiny=True)
@@ -75,7 +75,7 @@ def test_a_sweep_that_is_cut_off_goes_on_from_its_journal(tmp_path: Path, monkey
     assert pack_tasks._swept(at_once, "mlp-3", "pack_none", time.monotonic() + LATER)["digest"] == whole["digest"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_part_runs_to_its_end_on_whatever_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     threads = torch.get_num_threads()
     try:

@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 def test_the_sweep_is_run_and_a_tuner_that_is_not_there_is_left_out() -> None:
     command = [sys.executable, "-m", "benchmarks.tune", "--quick", "--json", "--only", "hocket, packed", "ray tune"]
     if importlib.util.find_spec("ray") is not None:

@@ -36,7 +36,7 @@ _RARE = {"late-orders-carried-out"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, PARTS))])
 def test_nothing_runs_twice_is_lost_or_stuck(part):
     outcomes = [simulate(seed) for seed in range(part * SEEDS, (part + 1) * SEEDS)]
     wrong = [outcome for outcome in outcomes if outcome.wrong]

@@ -179,6 +179,7 @@ def test_a_checkpoint_that_cannot_be_read_is_tried_as_often_as_the_job_may_and_n
     assert [line["run"] for line in cluster.noted("second", "start")] == [1], "the neighbour was left alone"
 
 
+@pytest.mark.long
 def test_weights_go_on_bit_by_bit_and_each_example_is_trained_once_an_epoch_at_every_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

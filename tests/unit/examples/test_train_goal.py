@@ -26,7 +26,7 @@ def epochs(output: str) -> list[str]:
     return [line for line in output.splitlines() if line.startswith("epoch")]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_job_that_is_stopped_within_an_epoch_learns_what_it_would_have_learned(tmp_path: Path) -> None:
     whole = printed_in_this_process(EXAMPLE, "--epochs", "3")
     assert len(epochs(whole)) == 3

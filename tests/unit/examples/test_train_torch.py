@@ -59,6 +59,7 @@ def wait_until(run: subprocess.Popen[str], condition: Callable[[], object]) -> N
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_asked_by_sigusr1_it_saves_and_goes_on_and_paused_by_two_processes_one_ends_it_with_the_same_accuracy(
     tmp_path: Path,
 ) -> None:

@@ -342,6 +342,7 @@ def test_the_laws_hold_whatever_users_allow(data):
         laws.hold(bound, snapshot)
 
 
+@pytest.mark.long
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1000), inner=st.sampled_from(["fifo", "las", "srtf", "fair"]))
 def test_being_asked_more_often_changes_nothing(seed, inner):

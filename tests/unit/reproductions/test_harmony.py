@@ -30,6 +30,7 @@ def played(case):
     )
 
 
+@pytest.mark.long
 def test_figures_of_the_paper_stand_beside_ours(tmp_path: Path):
     results = [(case, played(case)) for case in HARMONY.cases(REQUEST)]
     found = {(f.group, f.what): f for f in HARMONY.findings(REQUEST, results).findings}
@@ -84,6 +85,7 @@ def test_a_subset_has_the_run_times_of_the_whole():
         assert s.truth.run_s == whole[s.job.id]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reading", READINGS)
 def test_isolated_jobs_beat_no_bound_and_begin_on_16_machines_where_they_shall(reading: str):
     cases = {label: Case(label, 0, {"reading": reading}) for label in ("isolated", "isolated on 16")}

@@ -187,6 +187,7 @@ def test_accuracy_is_the_best_by_the_deadline():
     assert (played.accuracy, played.accuracies, played.goals, played.deadlines) == (0.7, 0.0, 1, 0.0)
 
 
+@pytest.mark.long
 def test_all_jobs_end_and_only_load_control_stops_any(results):
     for case, played in results:
         assert not played.unfinished
@@ -194,6 +195,7 @@ def test_all_jobs_end_and_only_load_control_stops_any(results):
         assert played.goals == played.jobs
 
 
+@pytest.mark.long
 def test_the_same_case_gives_the_same_result_but_for_times(results):
     case, played = results[0]
     again = MLFS.run(case, silent, silent)
@@ -201,6 +203,7 @@ def test_the_same_case_gives_the_same_result_but_for_times(results):
     assert replace(again, **same) == replace(played, **same)
 
 
+@pytest.mark.long
 def test_every_figure_of_the_paper_has_one_of_ours(results, trace):
     found = MLFS.findings(Request((0, 1), trace=trace), results)
     groups = {f.group.split(",")[0].split("(")[0] for f in found.findings}
@@ -215,6 +218,7 @@ def test_every_figure_of_the_paper_has_one_of_ours(results, trace):
     assert with_control.ours.mean == 0.0
 
 
+@pytest.mark.long
 def test_beside_the_trace_stands_what_the_paper_simulated(results, trace):
     found = MLFS.findings(Request((0, 1), trace=trace), results).findings
     for where, field in (("80 GPUs", "paper"), ("the trace", "simulated")):
@@ -227,12 +231,14 @@ def test_beside_the_trace_stands_what_the_paper_simulated(results, trace):
     assert told["tiresias", "makespan"] == "−17 %"
 
 
+@pytest.mark.long
 def test_figures_like_the_papers_are_drawn(results, trace, tmp_path):
     files = MLFS.draw(Request((0, 1), trace=trace), results, tmp_path)
     assert {f.name.split("-")[1].split(".")[0] for f in files} == {"4", "5", "6", "7", "8", "9"}
     assert all(f.stat().st_size > 1000 for f in files)
 
 
+@pytest.mark.long
 def test_schedulers_that_chance_may_order_are_about_equal(results):
     metric = next(m for m in METRICS if m.name == "mean JCT")
     played = results[0][1]
@@ -244,6 +250,7 @@ def test_schedulers_that_chance_may_order_are_about_equal(results):
     assert order(metric, {"a": [slow, slow], "b": [fast, fast], "c": [slow, slow]}, ["a", "b", "c"]) == "b < a ≈ c"
 
 
+@pytest.mark.long
 def test_that_an_order_is_as_in_the_paper_is_said_with_what_counts_as_a_difference(results, trace):
     remarks = MLFS.findings(Request((0, 1), trace=trace), results).remarks
     same = [r for r in remarks if "no two schedulers" in r]

@@ -50,6 +50,7 @@ def played(case: Case) -> PackResult:
     )
 
 
+@pytest.mark.long
 def test_the_papers_figures_stand_beside_ours(tmp_path: Path) -> None:
     results = [(case, played(case)) for case in PACK.cases(REQUEST)]
     found = {(f.group.split(",")[0], f.what): f for f in PACK.findings(REQUEST, results).findings}
@@ -86,6 +87,7 @@ def test_what_is_measured_by_the_clock_runs_one_at_a_time(tmp_path: Path) -> Non
     assert "--workers: the runs of 'pack' are measured one at a time, not 2" in ran.output
 
 
+@pytest.mark.long
 def test_two_models_are_measured_apart_and_packed() -> None:
     from hocket_reproductions.pack.setups import Setup
 

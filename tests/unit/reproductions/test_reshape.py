@@ -32,6 +32,7 @@ def test_every_workload_is_run_under_every_approach_for_every_seed():
     assert {c.label for c in cases} == set(POLICIES)
 
 
+@pytest.mark.long
 def test_all_jobs_end_and_only_our_approach_removes_gpus(results):
     for case, played in results:
         assert not played.unfinished
@@ -42,11 +43,13 @@ def test_all_jobs_end_and_only_our_approach_removes_gpus(results):
         assert played.moments[-1].running == played.moments[-1].pending == 0
 
 
+@pytest.mark.long
 def test_the_same_case_gives_the_same_result(results):
     case, played = results[0]
     assert RESHAPE.run(case, lambda _n: None, lambda _n: None) == played
 
 
+@pytest.mark.long
 def test_every_figure_of_the_paper_has_one_of_ours(results):
     whole = [*results, *((c, p) for c, p in _as_workloads(results, {2: (1,), 4: (3,)}))]
     found = RESHAPE.findings(Request((0,)), whole)
@@ -57,6 +60,7 @@ def test_every_figure_of_the_paper_has_one_of_ours(results):
     assert any("fall short" in r for r in found.remarks)
 
 
+@pytest.mark.long
 def test_no_approach_beats_the_bounds(results):
     for case, played in results:
         workload = reshape_workload(played.workload, case.seed, reading=case.settings["reading"])
@@ -80,6 +84,7 @@ def test_bounds_are_reached_where_nothing_is_in_the_way():
     assert least(2)[0] == pytest.approx(174 + run_s / 1.5, rel=1e-3)  # four V100 each
 
 
+@pytest.mark.long
 def test_figures_like_the_papers_are_drawn(results, tmp_path):
     whole = [*results, *_as_workloads(results, {2: (1,), 4: (3,)})]
     files = RESHAPE.draw(Request((0,)), [r for r in whole if r[0].settings["reading"] == "table-iv"], tmp_path)

@@ -7,7 +7,7 @@ from tests.unit.service.route_fuzz import RouteFuzz, fuzz_all
 
 schemathesis = pytest.importorskip("schemathesis")
 
-ROUNDS = 25
+ROUNDS = 12
 
 
 @pytest.mark.slow

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[4]
 
 
+@pytest.mark.long
 def test_every_kind_of_output_is_measured() -> None:
     command = [sys.executable, "-m", "benchmarks.progress", "--quick", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=1200)

@@ -73,6 +73,7 @@ def recipes(draw: Any) -> Recipe:
     )
 
 
+@pytest.mark.long
 @settings(
     max_examples=50,
     deadline=None,

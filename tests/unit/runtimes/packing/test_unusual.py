@@ -304,7 +304,7 @@ def from_python(_index: int) -> float:
 
 
 @pytest.mark.parametrize("draws", [from_torch, from_numpy, from_python])
-@pytest.mark.parametrize(("workers", "seed"), [(0, None), (2, None), (2, 5)])
+@pytest.mark.parametrize(("workers", "seed"), [(0, None), (2, 5), pytest.param(2, None, marks=pytest.mark.long)])
 def test_data_that_draw_are_each_models_own_with_and_without_workers(
     draws: Callable[[int], float], workers: int, seed: int | None
 ) -> None:

@@ -52,7 +52,7 @@ FROM orders JOIN lines ON id = order_id GROUP BY region ORDER BY region
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_intervals_cover_the_truth_as_often_as_they_say(tables: DuckdbData) -> None:
     truth = tables.connection.execute(SQL).fetchall()
     covered, cells = [0] * 6, 0

@@ -12,7 +12,7 @@ from hocket.query import Query
 from hocket.runtimes.query.duckdb_data import DuckdbData
 
 SETTINGS = settings(
-    max_examples=120, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 # Three tables with few keys, NULLs, negative sums, decimals, empty groups and rows without a partner.
 TABLES = """
