@@ -159,7 +159,10 @@ class _Listener:
             epoch_s,
             beside_s,
             self._nodes,
-            [Fault(f.at_s - zero_s, f.node, f.back_s - zero_s) for f in self._faults],
+            [
+                *(Fault(f.at_s - zero_s, f.node, f.back_s - zero_s) for f in self._faults),
+                *(Fault(at_s - zero_s, node) for node, at_s in self._down_s.items()),
+            ],
         )
 
 
@@ -213,6 +216,7 @@ class Agreement(NamedTuple):
 
     wrongs: list[str]  # where the sequences differ
     pairs: list[tuple[Entry, Entry]]  # live, simulated: the same thing of the same job
+    tie_s: float = TIE_S  # what counted as a tie
 
     @property
     def largest_s(self) -> float:
@@ -233,7 +237,7 @@ class Agreement(NamedTuple):
         return [abs(live.at_s - again.at_s) for live, again in self.pairs]
 
 
-def compared(live: Story, again: Story) -> Agreement:
+def compared(live: Story, again: Story, tie_s: float = TIE_S) -> Agreement:
     """The same things happen to every job, and in the same order over all jobs, ties aside."""
     wrongs, pairs = [], []
     for job_id in [s.job.id for s in live.submitted]:
@@ -244,9 +248,9 @@ def compared(live: Story, again: Story) -> Agreement:
     pairs.sort()
     for (a, a_again), (b, b_again) in combinations(pairs, 2):
         gap_s, gap_again_s = b.at_s - a.at_s, b_again.at_s - a_again.at_s
-        if gap_again_s < 0 and max(gap_s, -gap_again_s) > TIE_S:
+        if gap_again_s < 0 and max(gap_s, -gap_again_s) > tie_s:
             wrongs.append(f"live, '{a}' comes {gap_s:.2f} s before '{b}'; simulated, {-gap_again_s:.2f} s after it")
-    return Agreement(wrongs, pairs)
+    return Agreement(wrongs, pairs, tie_s)
 
 
 def _listed(entries: list[Entry]) -> str:
@@ -270,7 +274,7 @@ def report(name: str, header: Header, live: Story, figures: Figures, found: Agre
     same = "the same sequence" if not found.wrongs else f"{len(found.wrongs)} differences in sequence"
     lines += [
         "",
-        f"{same} (ties of {TIE_S:g} s in either order); band: largest {found.largest_s:.2f} s, "
+        f"{same} (ties of {found.tie_s:g} s in either order); band: largest {found.largest_s:.2f} s, "
         f"{found.largest_share:.1%} of the run, median {found.median_s:.2f} s",
         *found.wrongs,
     ]

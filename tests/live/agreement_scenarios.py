@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tests.live.agent import LiveAgent
 from tests.live.agreement import Work
@@ -25,12 +25,22 @@ class Arrival(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """A second node's power is cut, and comes back."""
+    """Another node's power is cut, and comes back."""
 
     gpus: int
     at_s: float
-    back_s: float
+    back_s: float | None  # None: never
     lease_s: float = 2.0
+
+
+class LosableNode(Protocol):
+    """The node whose power is cut."""
+
+    def cut(self) -> object:
+        """All that runs there is killed."""
+
+    def start(self) -> object:
+        """It is there again."""
 
 
 class Scenario(NamedTuple):
@@ -48,22 +58,25 @@ def run_live(scenario: Scenario, root: Path) -> Path:
     with LiveController(root, "--name", "first", *scenario.options, *lease) as controller:
         controller.begin()
         with _second_node(controller, scenario.loss) as second:
-            _go_through(scenario, controller, second)
-            awaited(
-                lambda: all(row["ended_s"] is not None for row in controller.jobs().values()), "all over", every_s=0.5
-            )
+            play(scenario, controller, second)
         controller.down()
     return controller.home / "journal.db"
 
 
-def _go_through(scenario: Scenario, controller: LiveController, second: LiveAgent | None) -> None:
-    """Everything at its time."""
+def play(scenario: Scenario, controller: LiveController, other: LosableNode | None) -> None:
+    """Everything at its time, until all jobs are over."""
+    _go_through(scenario, controller, other)
+    awaited(lambda: all(row["ended_s"] is not None for row in controller.jobs().values()), "all over", every_s=0.5)
+
+
+def _go_through(scenario: Scenario, controller: LiveController, other: LosableNode | None) -> None:
     steps: dict[float, list[Any]] = {}
     for arrival in scenario.arrivals:
         steps.setdefault(arrival.at_s, []).append(arrival)
-    if scenario.loss is not None and second is not None:
-        steps.setdefault(scenario.loss.at_s, []).append(second.cut)
-        steps.setdefault(scenario.loss.back_s, []).append(second.start)
+    if scenario.loss is not None and other is not None:
+        steps.setdefault(scenario.loss.at_s, []).append(other.cut)
+        if scenario.loss.back_s is not None:
+            steps.setdefault(scenario.loss.back_s, []).append(other.start)
     zero_s = time.monotonic()
     for at_s, these in sorted(steps.items()):
         time.sleep(max(zero_s + at_s - time.monotonic(), 0.0))
@@ -94,7 +107,7 @@ def _second_node(controller: LiveController, loss: Loss | None) -> Iterator[Live
         yield second
 
 
-def _arrivals(*rows: tuple[Any, ...]) -> tuple[Arrival, ...]:
+def arrivals(*rows: tuple[Any, ...]) -> tuple[Arrival, ...]:
     """Rows of (when, job, epochs, sizes) and what else there is to its work."""
     return tuple(Arrival(at_s, job, Work(epochs, *more), sizes) for at_s, job, epochs, sizes, *more in rows)
 
@@ -108,7 +121,7 @@ SCENARIOS = {
         Scenario(
             "preemption",
             ("--gpus", "2", "--policy", "las", "--param", "levels_gpu_s=[6]"),
-            _arrivals(
+            arrivals(
                 (0.0, "a", 17, (1,)),
                 (2.0, "b", 40, (1,)),
                 (4.0, "c", 25, (2,)),
@@ -122,7 +135,7 @@ SCENARIOS = {
         Scenario(
             "resize",
             ("--gpus", "4", "--policy", "fair", "--param", "quantum_s=3"),
-            _arrivals(
+            arrivals(
                 (0.0, "a", 60, (1, 2)),
                 (5.0, "b", 35, _ELASTIC),
                 (7.0, "c", 40, _ELASTIC),
@@ -136,7 +149,7 @@ SCENARIOS = {
         Scenario(
             "crash",
             ("--gpus", "3", "--policy", "fifo"),
-            _arrivals(
+            arrivals(
                 (0.0, "a", 30, (1,), True),
                 (2.0, "b", 17, (1,), True),
                 (6.0, "c", 37, (1,), True),
@@ -150,7 +163,7 @@ SCENARIOS = {
         Scenario(
             "node loss",
             ("--gpus", "2", "--policy", "las", "--param", "levels_gpu_s=[8]"),
-            _arrivals(
+            arrivals(
                 (0.0, "a", 10, (1,)),
                 (3.0, "b", 32, (1,)),
                 (7.0, "c", 23, (1,)),
@@ -165,7 +178,7 @@ SCENARIOS = {
         Scenario(
             "long queue",
             ("--gpus", "2", "--policy", "fifo"),
-            _arrivals(
+            arrivals(
                 *((0.0, f"q{n:02}", epochs, (1,)) for n, epochs in enumerate((10, 5, 9, 16))),
                 (0.0, "q04", 15, (2,)),
                 *((0.0, f"q{n:02}", epochs, (1,)) for n, epochs in enumerate((7, 18, 5, 10), 5)),

@@ -53,6 +53,12 @@ def demo(
         Path | None,
         typer.Option("--home", metavar="DIR", help="Keep the controller's folder here."),
     ] = None,
+    ray: Annotated[
+        str,
+        typer.Option(
+            "--ray", metavar="HOST:PORT|auto|start", help="Run on the nodes of a Ray cluster, or start one for it."
+        ),
+    ] = "",
 ) -> None:
     """Run eight real training jobs on four virtual devices, kill one, and ask what fifo would have done.
 
@@ -65,12 +71,11 @@ def demo(
     with refusing():
         must_be_writable(out, "--out", is_folder=True)
         script = _training_script()
-    with _folder(home) as folder, _controller(folder), Client(folder) as client:
+    with _folder(home) as folder, _controller(folder, _devices(ray, folder)), Client(folder) as client:
         data = _sales(folder)
         beside = " and a query" if data is not None else ""
-        typer.echo(
-            f"{len(JOBS)} training jobs{beside} come to {DEVICES} virtual devices; {POLICY[0]} decides …", err=True
-        )
+        devices = "a Ray cluster" if ray not in ("", "start") else f"{DEVICES} virtual devices"
+        typer.echo(f"{len(JOBS)} training jobs{beside} come to {devices}; {POLICY[0]} decides …", err=True)
         killed = _play(client, folder, [_spec(job, script) for job in JOBS], data)
         rows = _rows(client)
         answer = _answer(client) if data is not None else ""
@@ -98,22 +103,19 @@ def _folder(given: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
+def _devices(ray: str, folder: Path) -> list[str]:
+    """The options of `hocket up` for this machine's virtual devices, or for the nodes of a Ray cluster."""
+    virtual = ["--gpus", str(DEVICES)]
+    if not ray:
+        return [*virtual, "--name", "demo"]
+    shared = ["--ray-state", str(folder / "nodes"), "--ray-checkpoints", str(folder / "checkpoints")]
+    return ["--ray", ray, *shared, *(virtual if ray == "start" else ())]
+
+
 @contextmanager
-def _controller(folder: Path) -> Iterator[None]:
+def _controller(folder: Path, devices: list[str]) -> Iterator[None]:
     """A controller of its own, that is gone afterwards, whatever happens."""
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "hocket",
-        "up",
-        "--home",
-        str(folder),
-        "--gpus",
-        str(DEVICES),
-        "--name",
-        "demo",
-    ]
+    command = [sys.executable, "-P", "-m", "hocket", "up", "--home", str(folder), *devices]
     command += ["--policy", POLICY[0], "--param", POLICY[1]]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(folder / "up.log", "wb") as log:
