@@ -32,7 +32,7 @@ def environment(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_demo_on_three_nodes_of_which_one_is_lost_gives_the_table_of_one_machine(
+def test_the_demo_on_nodes_of_which_one_is_lost_gives_the_table_of_one_machine(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
     here, there = tmp_path / "here", tmp_path / "there"

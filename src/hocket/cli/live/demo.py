@@ -75,6 +75,7 @@ def demo(
         data = _sales(folder)
         beside = " and a query" if data is not None else ""
         devices = "a Ray cluster" if ray not in ("", "start") else f"{DEVICES} virtual devices"
+        _await_node(client)
         typer.echo(f"{len(JOBS)} training jobs{beside} come to {devices}; {POLICY[0]} decides …", err=True)
         killed = _play(client, folder, [_spec(job, script) for job in JOBS], data)
         rows = _rows(client)
@@ -137,6 +138,18 @@ def _controller(folder: Path, devices: list[str]) -> Iterator[None]:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+
+
+def _await_node(client: Client) -> None:
+    """Wait until there is a node for the largest job: those of a Ray cluster join one after the other."""
+    until = monotonic() + _BEGIN_S
+    while True:
+        gpus = [len(row["gpus"]) for row in client.get("/v1/nodes").json()["nodes"] if row["up"]]
+        if max(gpus, default=0) >= DEVICES:
+            return
+        if monotonic() > until:
+            raise InputError(f"the demo needs a node with {DEVICES} GPUs; the nodes that are there have {sorted(gpus)}")
+        sleep(0.1)
 
 
 def _sales(folder: Path) -> Path | None:
