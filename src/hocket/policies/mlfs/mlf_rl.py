@@ -43,9 +43,9 @@ def decide(snapshot: Snapshot, params: MlfRl) -> Plan:
     What it reads of a job are the features of MLF-H and how much there is to do. Where the jobs are unlike those of its
     training, MLF-H decides.
     """
-    learned = learned_weights(params.weights_file)
+    learned = learned_weights(params.weights_file, "mlf_rl")
     if isinstance(learned, WeightsError):
-        return _with_note(decide_round(snapshot, params, SchedulingRound), f"by MLF-H: {learned}")
+        return with_note(decide_round(snapshot, params, SchedulingRound), f"by MLF-H: {learned}")
     return decide_with(snapshot, params, learned.network)
 
 
@@ -58,10 +58,11 @@ def decide_with(snapshot: Snapshot, params: MlfRl, network: PolicyNetwork) -> Pl
         return rounds[-1]
 
     plan = decide_round(snapshot, params, begin)
-    return _with_note(plan, FAR) if rounds and rounds[0].is_far else plan
+    return with_note(plan, FAR) if rounds and rounds[0].is_far else plan
 
 
-def _with_note(plan: Plan, note: str) -> Plan:
+def with_note(plan: Plan, note: str) -> Plan:
+    """The plan with this behind each of its reasons."""
     return replace(plan, reasons={job_id: f"{reason} ({note})" for job_id, reason in plan.reasons.items()})
 
 

@@ -85,7 +85,7 @@ def run_with(policy, seed=3):
 
 
 def test_with_unsound_weights_mlf_h_decides_and_the_reasons_say_why(tmp_path):
-    (tmp_path / "cut.json").write_bytes(SHIPPED.read_bytes()[:300])
+    (tmp_path / "cut.json").write_bytes(SHIPPED["mlf_rl"].read_bytes()[:300])
     ends, reasons = run_with(find("mlf_rl").bound({"weights_file": str(tmp_path / "cut.json")}))
     assert ends == run_with(find("mlf_h").bound())[0]
     assert reasons
