@@ -135,6 +135,10 @@ class PolicySwitch:
         if found is None:
             return
         days = options.over_s / 86400.0
+        if found.jobs < options.least_jobs:
+            few = "'%s' was not judged: %d jobs ended in the last %g days, and %d are needed"
+            _log.info(few, options.learned, found.jobs, days, options.least_jobs)
+            return
         names = (USUAL, options.learned)
         said = "'%s' was judged: reward %.3f, '%s' %.3f, over %d jobs of the last %g days"
         _log.info(said, options.learned, found.learned, USUAL, found.usual, found.jobs, days)

@@ -17,7 +17,7 @@ from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
 from hocket.policies.mlfs.ideal import HostCandidates
 from hocket.policies.mlfs.mlf_h import MlfH, SchedulingRound, decide_round, rank
-from hocket.policies.mlfs.network import PolicyNetwork, job_columns, priorities_of
+from hocket.policies.mlfs.network import PolicyNetwork, job_columns, pressure_of, priorities_of
 from hocket.policies.mlfs.queue import SingleTask, SingleTaskQueue, WaitingJobs
 from hocket.policies.mlfs.weights_file import WeightsError, learned_weights
 from hocket.policies.registry import policy
@@ -80,7 +80,11 @@ class LearnedRound(SchedulingRound):
             return None
         table = self.draft.table
         gpus = len(table.gpu_load)
-        columns = job_columns(jobs, self.weights, float(table.load[:, 0].sum()) / max(gpus, 1), gpus)
+        used = float(table.load[:, 0].sum()) / max(gpus, 1)
+        if self._guard and self.network.is_far_for_all(used, pressure_of(jobs, gpus)):
+            self.is_far = True  # as `is_far` below would find, before all other features are computed
+            return None
+        columns = job_columns(jobs, self.weights, used, gpus)
         if self._guard and self.network.is_far(columns):
             self.is_far = True
             return None

@@ -110,6 +110,16 @@ def test_a_few_jobs_far_from_training_do_not_matter():
     assert low.is_far(columns)
 
 
+def test_what_all_jobs_share_is_far_for_all_of_them():
+    n = len(JOB_FEATURES)
+    of = network(low=np.full(n, -1.0), high=np.full(n, 1.0))
+    for used, pressure in ((0.0, 0.0), (2.0, 0.0), (0.0, 2.0), (-2.0, 0.0), (1.0, -1.0)):
+        columns = np.zeros((4, n))
+        columns[:, -2:] = used, pressure
+        assert of.is_far_for_all(used, pressure) is of.is_far(columns)
+    assert JOB_FEATURES[-2:] == ("used", "pressure")
+
+
 @pytest.mark.parametrize(("constant", "stays"), [(-1.0, False), (1.0, True)])
 def test_a_task_that_fits_nowhere_waits_or_stays_as_the_network_says(constant, stays):
     leaving = np.array([constant] + [0.0] * (len(LEAVING_FEATURES) - 1))
