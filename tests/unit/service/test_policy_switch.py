@@ -59,6 +59,22 @@ def test_with_few_jobs_nothing_changes_and_jobs_that_it_would_not_end_are_never_
         assert (to is not None) is (found.learned >= found.usual)
 
 
+@pytest.mark.parametrize(
+    ("found", "learned_decides", "to_learned"),
+    [
+        (Judgement(20, 0, 1.0, 1.0), False, True),
+        (Judgement(19, 0, 1.0, 1.0), False, None),
+        (Judgement(20, 0, 1.0, 0.999), False, None),
+        (Judgement(20, 0, 1.0, 0.995), True, None),
+        (Judgement(20, 0, 1.0, 0.98), True, False),
+        (Judgement(20, 1, 1.0, 2.0), True, False),
+    ],
+)
+def test_as_good_takes_over_and_behind_by_more_than_the_margin_hands_back(found, learned_decides, to_learned):
+    to = decided(found, learned_decides)
+    assert (None if to is None else to.to_learned) is to_learned
+
+
 def test_knobs_that_both_have_are_carried_over_and_back():
     usual = find("mlf_h").bound({"h_r": 0.8, "patience_s": 50})
     learned = carried_over(usual, "mlf_rl", {"guard": False})
