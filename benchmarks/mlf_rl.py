@@ -28,7 +28,7 @@ from hocket.learn.windows import Window, held_out_windows, large_windows
 from hocket.policies.mlfs.weights_file import SHIPPED, read_weights
 from hocket.reports.mean_interval import MeanInterval, mean_interval
 
-OF_TASKS = ("mlf_rl", "mlf_h", "graphene")
+OF_TASKS = ("mlf_rl", "mlf_h", "graphene", "rl")
 WHOLE = ("tiresias", "srtf")  # srtf with learned beliefs
 METRICS: dict[str, Callable[[Goals], float]] = {
     "reward": Goals.reward,
@@ -70,8 +70,8 @@ def tasks_of(
     windows: Sequence[Window], policies: Sequence[str], weights: str, guard: bool
 ) -> list[tuple[Result, Episode]]:
     """Every window under every policy: what its result will be filed under, and what runs."""
-    path = Path(weights) if weights else SHIPPED
-    read_weights(path)
+    path = Path(weights) if weights else SHIPPED["mlf_rl"]
+    read_weights(path, "mlf_rl")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12] + ("" if guard else " without guard")
     found = []
     for window in windows:

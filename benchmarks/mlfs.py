@@ -34,7 +34,7 @@ from hocket.workloads.truth import Submission
 # One decision at 1,860 jobs takes the authors 40 to 54 ms (MLFS, Figure 4).
 PEER_MS = 40.0
 ROUND_S = 60.0
-POLICIES = ("mlf_h", "mlf_rl", "mlfs_c", "graphene", "gandiva")
+POLICIES = ("mlf_h", "mlf_rl", "rl", "mlfs_c", "graphene", "gandiva")
 
 
 class Case(Struct, frozen=True):
@@ -125,7 +125,7 @@ def measured(case: Case, policy: str, rounds: int) -> Decided:
         median(took_ms),
         took_ms[int(0.99 * (len(took_ms) - 1))],
         cycles_s / rounds * 1e3,
-        case.goal_ms if policy in ("mlf_h", "mlf_rl") else None,
+        case.goal_ms if policy in ("mlf_h", "mlf_rl", "rl") else None,
     )
 
 

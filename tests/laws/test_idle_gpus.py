@@ -33,6 +33,7 @@ KEEPS_SIZES = {
     "pack_knn": "trials of one size are packed",
     "pack_none": "trials of one size are packed",
     "pack_random": "trials of one size are packed",
+    "rl": "tasks have fixed demands",
     "rotary_dlt": "a device for an epoch at a time, as Rotary has it",
     "round_robin": "jobs keep their size for a turn",
     "srf": "a device for an epoch at a time, as Rotary has it",

@@ -27,6 +27,7 @@ VARIANTS = {
     "relaqs": [{"epoch_s": 20, "longest_epoch_s": 60}],
     "reshape": [{"objective": "jct", "hysteresis": 0.2}, {"donors": 3}],
     "round_robin": [{"quantum_s": 120}],
+    "rl": [{"round_s": 0}],
     "rotary": [{"epoch_s": 20, "longest_epoch_s": 60}, {"variant": "paper", "extra": "turn"}],
     "rotary_aqp": [{"epoch_s": 20, "longest_epoch_s": 60}],
     "rotary_dlt": [{"threshold": 0.0, "longest_epoch_s": 60}, {"threshold": 1.0}],

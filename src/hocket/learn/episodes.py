@@ -17,7 +17,7 @@ from hocket.learn.reward import Goals, run_window
 from hocket.learn.windows import Window, workload_of
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
-from hocket.policies.mlfs.mlf_rl import MlfRl, decide_with
+from hocket.policies.mlfs import mlf_rl, rl
 from hocket.policies.mlfs.network import PolicyNetwork
 from hocket.policies.registry import BoundPolicy, find
 
@@ -42,9 +42,9 @@ def carry_out(episode: Episode) -> Goals:
 
 
 def with_network(policy: BoundPolicy, network: PolicyNetwork) -> BoundPolicy:
-    """mlf_rl with this network instead of a file."""
-    assert isinstance(policy.params, MlfRl)
-    return replace(policy, decide=partial(decide_with, params=policy.params, network=network))
+    """mlf_rl or rl with this network instead of a file."""
+    decide: Any = rl.decide_with if isinstance(policy.params, rl.Rl) else mlf_rl.decide_with
+    return replace(policy, decide=partial(decide, params=policy.params, network=network))
 
 
 class RecordedWindow(Struct, frozen=True):
@@ -122,7 +122,7 @@ def seen_columns(episode: Episode) -> Any:
             return False
 
     watching = Watching(**{name: getattr(episode.network, name) for name in episode.network.__struct_fields__})
-    run_window(episode.window, with_network(find("mlf_rl").bound({}), watching))
+    run_window(episode.window, with_network(find(episode.policy).bound(episode.params), watching))
     return np.concatenate(seen) if seen else np.empty((0, len(episode.network.mean)))
 
 

@@ -26,6 +26,7 @@ from hocket.reports.mlfs_run import LiveJob, RunStatistics
 from hocket.reports.simulation import rare_garbage_collection
 
 BETAS = (0.5, 0.55, 0.25, 0.15, 0.15)  # of the paper
+JCT_ALONE = (1.0, 0.0, 0.0, 0.0, 0.0)  # RL's
 ETA = 0.95
 STEP_S = 3600.0
 

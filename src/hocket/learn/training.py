@@ -1,5 +1,7 @@
 """Training of MLF-RL: imitation of MLF-H from records, then evolution in the simulator by the reward of MLFS.
 
+RL is trained alike, by completion times alone, and imitates nothing: records only tell the scale of its features.
+
 A training is a folder. `training.json` is written after every generation, so that a training that was killed goes on
 where it was and ends with the same weights; `weights.json` is what it has found. The windows of a generation are the
 same for all of its candidates, so that they are compared on the same work.
@@ -32,9 +34,10 @@ from hocket.learn.episodes import (
 from hocket.learn.evolution import Evolution, begun, candidates, selected
 from hocket.learn.imitation import Agreement, Recorded, agreement, imitate, read_record, seen_range, together
 from hocket.learn.own_history import history_windows
-from hocket.learn.reward import BETAS, ETA, Goals
+from hocket.learn.reward import BETAS, ETA, JCT_ALONE, Goals
 from hocket.learn.windows import Window, training_windows, validation_windows
-from hocket.policies.mlfs.network import PolicyNetwork
+from hocket.policies.mlfs.network import HOST_FEATURES, JOB_FEATURES, PolicyNetwork
+from hocket.policies.mlfs.rl import HOST_READS, JOB_READS, untrained
 from hocket.policies.mlfs.weights_file import SHIPPED, LearnedWeights, MadeBy, encoded, read_weights
 
 if TYPE_CHECKING:
@@ -68,11 +71,17 @@ class TrainingSetup(Struct, frozen=True):
     journal: str = ""  # the history of a home, from which weights go on learning; else it begins with imitation
     weights: str = ""  # where they begin; empty: those shipped
     generations: int = 60
-    population: int = 10
-    windows: int = 2  # of each candidate in a generation
-    validation: int = 6
+    population: int = 12
+    windows: int = 3  # of each candidate in a generation
+    validation: int = 12
     betas: tuple[float, float, float, float, float] = BETAS
     eta: float = ETA
+    policy: str = "mlf_rl"
+
+    @property
+    def judges(self) -> tuple[float, ...]:
+        """The weights of the reward by which weights of the network are chosen, whatever β they were trained with."""
+        return JCT_ALONE if self.policy == "rl" else BETAS
 
 
 _USUAL = TrainingSetup()
@@ -126,8 +135,8 @@ def train(setup: TrainingSetup, folder: Path, workers: int, told: Callable[[Prog
             told(Progress("learning", state.evolution.generation, setup.generations))
         network = _final(state, base, run)
     made_by = _made_by(state)
-    save_weights(folder / IMITATION, LearnedWeights(base, made_by))
-    save_weights(folder / WEIGHTS, LearnedWeights(network, made_by))
+    save_weights(folder / IMITATION, LearnedWeights(base, made_by, setup.policy))
+    save_weights(folder / WEIGHTS, LearnedWeights(network, made_by, setup.policy))
     return state
 
 
@@ -135,8 +144,13 @@ def train(setup: TrainingSetup, folder: Path, workers: int, told: Callable[[Prog
 
 
 def imitated(setup: TrainingSetup, folder: Path, run: Run[Any, Any]) -> tuple[PolicyNetwork, Agreement]:
-    """The network that imitates MLF-H's records, and how often it agrees with those that it has not seen."""
+    """The network that imitates MLF-H's records, and how often it agrees with those that it has not seen.
+
+    RL begins with first come, first served.
+    """
     found = records_of(setup, folder, run)
+    if setup.policy == "rl":
+        return untrained(together(found).columns), Agreement(0, 0.0, 0.0)
     cut = max(1, round(len(found) * (1 - _HELD_OUT)))
     network = imitate(together(found[:cut]), setup.seed)
     return network, agreement(network, together(found[cut:] or found))
@@ -144,7 +158,8 @@ def imitated(setup: TrainingSetup, folder: Path, run: Run[Any, Any]) -> tuple[Po
 
 def begins_with(setup: TrainingSetup) -> tuple[PolicyNetwork, Agreement]:
     """The network that goes on learning; it imitates nothing."""
-    return read_weights(Path(setup.weights) if setup.weights else SHIPPED).network, Agreement(0, 0.0, 0.0)
+    path = Path(setup.weights) if setup.weights else SHIPPED[setup.policy]
+    return read_weights(path, setup.policy).network, Agreement(0, 0.0, 0.0)
 
 
 def generation_windows(setup: TrainingSetup, generation: int) -> list[Window]:
@@ -179,19 +194,37 @@ def records_of(setup: TrainingSetup, folder: Path, run: Run[Any, Any]) -> list[R
 # -- reinforcement ----------------------------------------------------------------------------------------------
 
 
-def sizes(network: PolicyNetwork) -> list[tuple[str, int, float]]:
-    """What evolves: arrays, how many numbers each has, and how far a step goes."""
-    return [(name, len(getattr(network, name)), step) for name, step in STEPS.items()]
+class Evolving(Struct, frozen=True):
+    """Numbers of one array that evolve."""
+
+    array: str
+    which: list[int]
+    step: float  # how far one step goes
 
 
-def applied(base: PolicyNetwork, found: Sequence[float]) -> PolicyNetwork:
+def evolving(network: PolicyNetwork, policy: str) -> list[Evolving]:
+    """What evolves; of RL only what it looks at."""
+    if policy != "rl":
+        return [Evolving(name, list(range(len(getattr(network, name)))), step) for name, step in STEPS.items()]
+    jobs, hosts = [JOB_FEATURES.index(n) for n in JOB_READS], [HOST_FEATURES.index(n) for n in HOST_READS]
+    found = {"linear": jobs, "hosts": hosts, "gpu": [0]}
+    return [Evolving(name, which, STEPS[name]) for name, which in found.items()]
+
+
+def numbers(network: PolicyNetwork, policy: str) -> int:
+    """How many numbers evolve."""
+    return sum(len(part.which) for part in evolving(network, policy))
+
+
+def applied(base: PolicyNetwork, found: Sequence[float], policy: str) -> PolicyNetwork:
     """The network with these changes."""
     import numpy as np
 
     changed, at = {}, 0
-    for name, size, step in sizes(base):
-        changed[name] = getattr(base, name) + step * np.array(found[at : at + size])
-        at += size
+    for part in evolving(base, policy):
+        changed[part.array] = getattr(base, part.array).copy()
+        changed[part.array][part.which] += part.step * np.array(found[at : at + len(part.which)])
+        at += len(part.which)
     return replace(base, **changed)
 
 
@@ -202,9 +235,7 @@ def next_generation(state: LearningState, base: PolicyNetwork, run: Run[Any, Any
     setup, at = state.setup, state.evolution
     windows = generation_windows(setup, at.generation)
     tried = candidates(at, setup.population, setup.seed)
-    episodes = [
-        Episode(w, network=_unguarded(applied(base, x)), eta=setup.eta) for x in tried.tolist() for w in windows
-    ]
+    episodes = [_episode(setup, w, applied(base, x, setup.policy)) for x in tried.tolist() for w in windows]
     what = f"generation {at.generation + 1} of {setup.generations}"
     goals, cpu_s = _timed(run(timed_episode, episodes, what))
     rewards = np.array([g.discounted(setup.betas) for g in goals]).reshape(len(tried), len(windows))
@@ -213,7 +244,7 @@ def next_generation(state: LearningState, base: PolicyNetwork, run: Run[Any, Any
     cpu_s += state.cpu_s
     best, best_gain, validation = state.best, state.best_gain, None
     if then.generation % _VALIDATE_EVERY == 0 or then.generation == setup.generations:
-        validation, more_s = _gain(state, applied(base, then.mean), run)
+        validation, more_s = _gain(state, applied(base, then.mean, setup.policy), run)
         cpu_s += more_s
         if validation > best_gain:
             best, best_gain = then.mean, validation
@@ -223,10 +254,14 @@ def next_generation(state: LearningState, base: PolicyNetwork, run: Run[Any, Any
 
 def _gain(state: LearningState, network: PolicyNetwork, run: Run[Any, Any]) -> tuple[float, float]:
     """How much more reward than MLF-H it gets on the validation's windows, as a share; and the CPU time."""
-    windows = validation_of(state.setup)
-    goals, cpu_s = _timed(run(timed_episode, [Episode(w, network=_unguarded(network)) for w in windows], "validation"))
-    gains = [g.reward() / b - 1 for g, b in zip(goals, state.baseline, strict=True)]
+    setup, windows = state.setup, validation_of(state.setup)
+    goals, cpu_s = _timed(run(timed_episode, [_episode(setup, w, network) for w in windows], "validation"))
+    gains = [g.reward(setup.judges) / b - 1 for g, b in zip(goals, state.baseline, strict=True)]
     return sum(gains) / len(gains), cpu_s
+
+
+def _episode(setup: TrainingSetup, window: Window, network: PolicyNetwork) -> Episode:
+    return Episode(window, setup.policy, network=_unguarded(network), eta=setup.eta)
 
 
 def timed_episode(episode: Episode) -> tuple[Goals, float]:
@@ -249,12 +284,13 @@ def _unguarded(network: PolicyNetwork) -> PolicyNetwork:
 def _begun(setup: TrainingSetup, base: PolicyNetwork, held_out: Agreement, run: Run[Any, Any]) -> LearningState:
     windows = validation_of(setup)
     goals, cpu_s = _timed(run(timed_episode, [Episode(w, "mlf_h") for w in windows], "MLF-H"))
-    compared: list[SameDecisions] = run(compare_decisions, [Episode(w, network=base) for w in windows[:3]], "agreement")
+    asked = [Episode(w, network=base) for w in windows[:3]] if setup.policy == "mlf_rl" else []
+    compared: list[SameDecisions] = run(compare_decisions, asked, "agreement")
     same = SameDecisions(
         sum(c.decisions for c in compared), sum(c.same_jobs for c in compared), sum(c.same_plan for c in compared)
     )
-    size = sum(n for _name, n, _step in sizes(base))
-    baseline = [g.reward() for g in goals]
+    size = numbers(base, setup.policy)
+    baseline = [g.reward(setup.judges) for g in goals]
     state = LearningState(setup, begun(size, SIGMA), [], [0.0] * size, 0.0, 0.0, held_out, same, baseline, cpu_s)
     gain, more_s = _gain(state, base, run)
     return replace(state, best_gain=gain, imitation_gain=gain, cpu_s=cpu_s + more_s)
@@ -264,9 +300,10 @@ def _final(state: LearningState, base: PolicyNetwork, run: Run[Any, Any]) -> Pol
     """The best network, with the range of what it saw."""
     import numpy as np
 
-    network = applied(base, state.best)
-    windows = validation_of(state.setup)
-    seen = run(seen_columns, [Episode(w, network=_unguarded(network)) for w in windows], "range of the training")
+    setup = state.setup
+    network = applied(base, state.best, setup.policy)
+    windows = validation_of(setup)
+    seen = run(seen_columns, [_episode(setup, w, network) for w in windows], "range of the training")
     asked = np.concatenate(seen)
     if not len(asked):  # No job ever waited.
         return network
@@ -301,13 +338,13 @@ def save_weights(path: Path, weights: LearnedWeights) -> None:
     """Write weights, whole or not at all."""
     part = path.with_name(f".{path.name}.part")
     part.write_bytes(encoded(weights))
-    read_weights(part)
+    read_weights(part, weights.policy)
     os.replace(part, path)
 
 
 def _made_by(state: LearningState) -> MadeBy:
     setup = state.setup
-    command = f"hocket learn mlf_rl --seed {setup.seed} --generations {setup.generations}"
+    command = f"hocket learn {setup.policy} --seed {setup.seed} --generations {setup.generations}"
     if (setup.population, setup.windows) != (_USUAL.population, _USUAL.windows):
         command += f" --population {setup.population} --windows {setup.windows}"
     data = "generated windows" if not setup.journal else f"journal {Path(setup.journal).name}"
@@ -319,6 +356,7 @@ def _made_by(state: LearningState) -> MadeBy:
     notes = {
         "gain_on_validation": round(state.best_gain, 4),
         "agreement_pairs": round(state.held_out.pairs, 4),
+        "cpu_s": round(state.cpu_s),
         "betas": list(setup.betas),
         "eta": setup.eta,
     }

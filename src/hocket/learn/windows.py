@@ -58,14 +58,21 @@ class Window(Struct, frozen=True):
 
 
 def training_windows(trace: str, seed: int, generation: int, count: int) -> list[Window]:
-    """Windows of one generation. Over the generations one in four is of the table, one in twelve has large jobs."""
+    """Windows of one generation. Over the generations one in four is of the table; one in three is longer.
+
+    In longer ones queues grow as they do in days of work. One in twelve has large jobs.
+    """
     return [_training_window(trace, f"{seed}/{generation}/{n}", generation * count + n) for n in range(count)]
 
 
 def _training_window(trace: str, name: str, number: int) -> Window:
     rng = Random(f"learn/windows/{name}")
-    is_large = number % 12 == 11
-    jobs, count = (rng.randint(35, 45), 16) if is_large else (rng.randint(28, 40), rng.randint(2, 4))
+    if number % 12 == 11:
+        jobs, count = rng.randint(35, 45), 16
+    elif number % 3 == 2:
+        jobs, count = rng.randint(70, 120), rng.randint(3, 5)
+    else:
+        jobs, count = rng.randint(28, 40), rng.randint(2, 4)
     window = Window(
         name, rng.randrange(1 << 30), jobs, count, round(rng.uniform(0.8, 1.6), 3),
         beliefs="learned" if rng.random() < 0.25 else "noisy:0.11",

@@ -87,6 +87,7 @@ class PolicySet(_Event, frozen=True, gc=False, tag=True):
 
     policy: str  # name of the policy
     params: dict[str, Any] = {}  # parameters by name; those not named have their defaults; never edited
+    reason: str = ""  # why, in words; empty if a user set it, and in older journals
 
 
 class JobSubmitted(_Event, frozen=True, gc=False, tag=True):

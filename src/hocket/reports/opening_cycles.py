@@ -62,7 +62,7 @@ def opening_cycles(controller: Controller) -> list[Cycle]:
     if snapshot.past_jobs.jobs:
         events.append(PastJobsGiven(now_s, snapshot.past_jobs.jobs))
     if (now := controller.policy_set) is not None:
-        events.append(PolicySet(now_s, now.policy, now.params))
+        events.append(PolicySet(now_s, now.policy, now.params, now.reason))
     views = sorted(snapshot.jobs.values(), key=lambda view: view.number)
     for view in views:
         events.append(JobSubmitted(now_s, _left(view, now_s), view.beliefs, view.costs))

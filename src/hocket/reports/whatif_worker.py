@@ -15,22 +15,15 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
-from hocket.control.controller import Controller
-from hocket.control.journal import JournalError, MemoryJournal
-from hocket.control.journal.history import CycleHistory, first_cycle, open_history
-from hocket.control.ports import Cycle, Header
-from hocket.control.restore import again as fold_again
+from hocket.control.journal import JournalError
 from hocket.model.resources import Node
-from hocket.model.snapshot import empty_snapshot
 from hocket.policies.registry import PolicyError, UnknownPolicy, bind, find
-from hocket.reports.account import Account, account
-from hocket.reports.opening_cycles import begun_controller, opening_cycles
+from hocket.reports.account import Account
+from hocket.reports.recorded_past import Past, recorded_past
 from hocket.reports.simulation import rare_garbage_collection
-from hocket.reports.sound_journal import sound_cycles
 from hocket.reports.summary import Summary, summarise
-from hocket.reports.whatif import Rebuilt, band, names, rebuild, run_again
+from hocket.reports.whatif import Rebuilt, band, names, run_again
 
 MOST_SPANS = 20_000  # of a schedule that is drawn: of more, the last ones
 MOST_JOBS = 50  # in the table of differences
@@ -56,16 +49,8 @@ def what_if(request: WhatIfRequest, say: Say) -> dict[str, Any]:
     """Both schedules and their differences. Raises JournalError, PolicyError, UnknownPolicy and ValueError."""
     other = find(request.policy).bound(request.params)
     say(0, "reads the journal")
-    history = _history(request)
-    try:
-        cycles = sound_cycles(history.name, history, first_cycle(history))
-        header, begun, rest = _since(history, list(cycles), request.since_s)
-    finally:
-        history.close()
-    recorded = account(header, [*(opening_cycles(begun) if begun is not None else []), *rest])
-    if not recorded.jobs:
-        raise ValueError("no job was there in this time: there is nothing to run again")
-    rebuilt = rebuild(recorded, rest, begun)
+    past = recorded_past(request.store, request.archives, request.since_s)
+    header, recorded, rebuilt = past.header, past.recorded, past.rebuilt()
     zero_s = recorded.began_s if not header.nodes else 0.0
     with rare_garbage_collection():
         say(1, f"runs {rebuilt.ruled(header.policy)} again")
@@ -85,7 +70,7 @@ def what_if(request: WhatIfRequest, say: Say) -> dict[str, Any]:
         ],
         "band": band(recorded, same.account),
         "in_both": _in_both(recorded, changed.account),
-        "notes": [*_beginning(history, request), *_notes(rebuilt, request.policy, changed.extrapolated)],
+        "notes": [*_beginning(past), *_notes(rebuilt, request.policy, changed.extrapolated)],
         "nodes": [_node(node) for node in rebuilt.workload.nodes],
         "range_s": [
             recorded.began_s,
@@ -97,38 +82,6 @@ def what_if(request: WhatIfRequest, say: Say) -> dict[str, Any]:
         ],
         "jobs": _differences(recorded, changed.account),
     }
-
-
-def _history(request: WhatIfRequest) -> CycleHistory:
-    """The journal; with its archives if what is asked for begins before it, and they lead up to it."""
-    history = open_history(request.store, request.archives or None)
-    begun = history.beginning
-    is_enough = begun is None or (request.since_s is not None and begun.at_s <= request.since_s)
-    if is_enough or not request.archives:
-        return history
-    history.close()
-    try:
-        return open_history(request.store, request.archives, everything=True)
-    except JournalError:  # Nothing in the archive leads up to the journal: it is all that is kept.
-        return open_history(request.store, request.archives)
-
-
-def _since(
-    history: CycleHistory, cycles: list[Cycle], since_s: float | None
-) -> tuple[Header, Controller | None, list[Cycle]]:
-    """The header and the cycles from a time on, and the controller before them; None: there is nothing before."""
-    header, begun = history.header, begun_controller(history)
-    before = 0 if since_s is None else next((n for n, c in enumerate(cycles) if c.at_s >= since_s), len(cycles))
-    if before:
-        if begun is None:
-            policy = bind(header.policy, header.params)
-            start = empty_snapshot(header.nodes, header.seed)
-            begun = Controller(start, policy.decide, policy.order, MemoryJournal(header), **policy.needs, bind=bind)
-        for cycle in cycles[:before]:
-            fold_again(begun, cycle)
-    if begun is not None and (last := begun.policy_set) is not None:
-        header = replace(header, policy=last.policy, params=last.params)
-    return header, begun, cycles[before:]
 
 
 def _node(node: Node) -> dict[str, Any]:
@@ -151,12 +104,11 @@ def _row(label: str, found: Summary) -> dict[str, Any]:
     }
 
 
-def _beginning(history: CycleHistory, request: WhatIfRequest) -> list[str]:
+def _beginning(past: Past) -> list[str]:
     """Whether less is kept than was asked for."""
-    begun = history.beginning
-    if begun is None or (request.since_s is not None and begun.at_s <= request.since_s):
+    if not past.begins_late:
         return []
-    return [f"begins with cycle {begun.number + 1:,}: earlier ones are kept neither in the journal nor in an archive"]
+    return [f"begins with cycle {past.begins_late:,}: earlier ones are kept neither in the journal nor in an archive"]
 
 
 def _notes(rebuilt: Rebuilt, policy: str, extrapolated: dict[str, Any]) -> list[str]:

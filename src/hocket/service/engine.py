@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -68,6 +69,7 @@ class Engine:
         `history` are past jobs to begin with: those that the journal knows already are not given to it again.
         """
         self._wanted, self._history = policy, history
+        self._why_wanted = ""  # as the journal will have it
         first = policy if policy is not None else find(DEFAULT_POLICY).bound()
         self.journal = open_to_append(store, Header(first.policy.name, first.settings, (), seed, "live"))
         try:
@@ -176,10 +178,22 @@ class Engine:
         if wanted is None or _is_same(wanted, self.policy.policy.name, self.policy.settings):
             return
         name, settings = wanted.policy.name, wanted.settings
-        said = "policy '%s'%s decides from now on, not '%s'"
-        _log.info(said, name, _with(settings), self.policy.policy.name, extra={"policy": name})
+        self._post_policy(name, settings)
+
+    def set_policy(self, policy: BoundPolicy, reason: str) -> Future[Any]:
+        """Let another policy decide from now on; done when that is in the journal. For any thread."""
+        self._wanted, self._why_wanted = policy, reason
+        done = self._post_policy(policy.policy.name, policy.settings)
+        self._compile_policy()
+        return done
+
+    def _post_policy(self, name: str, settings: dict[str, Any]) -> Future[Any]:
+        reason = self._why_wanted
+        said = "policy '%s'%s decides from now on, not '%s'%s"
+        why = f": {reason}" if reason else ""
+        _log.info(said, name, _with(settings), self.policy.policy.name, why, extra={"policy": name})
         self.policy = self._bind(name, settings)
-        self.executor.post(lambda _state, now_s: [PolicySet(now_s, name, settings)])
+        return self.executor.post(lambda _state, now_s: [PolicySet(now_s, name, settings, reason)])
 
     def _compile_policy(self) -> None:
         """Before agents call: one that is not answered for long gives its jobs up."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 KEEP_HISTORY_S = 90 * 86400.0
 RAY_KEEP_S = 600.0
+JUDGE_EVERY_S, JUDGE_OVER_S = 86400.0, 14 * 86400.0
 NO_ARCHIVE = "none"
 
 
@@ -37,6 +38,9 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     ray_checkpoints: str = ""  # folder for checkpoints that all of them share; empty: each has its own
     ray_keep_s: float = RAY_KEEP_S  # how long they stay without a controller
     ray_autoscale: bool = False  # whether Ray's autoscaler is asked for nodes for waiting jobs
+    switch_to: str = ""  # learned policy that takes over from MLF-H when it is as good, as `compare` names it
+    judge_every_s: float = JUDGE_EVERY_S
+    judge_over_s: float = JUDGE_OVER_S  # of the past
     archive: str = ""  # folder for what is removed; empty: `journal-archive` beside the journal; none: it is deleted
 
     @property
@@ -92,5 +96,9 @@ def as_options(settings: Settings) -> str:
     said += ["--ray-checkpoints", settings.ray_checkpoints] if settings.ray_checkpoints else []
     said += ["--ray-keep", f"{settings.ray_keep_s:g}s"] if settings.ray_keep_s != RAY_KEEP_S else []
     said += ["--ray-autoscale"] if settings.ray_autoscale else []
+    said += ["--switch-to", settings.switch_to] if settings.switch_to else []
+    if (every_s := settings.judge_every_s) != JUDGE_EVERY_S:
+        said += ["--judge-every", f"{every_s:g}s"]
+    said += ["--judge-over", f"{settings.judge_over_s:g}s"] if settings.judge_over_s != JUDGE_OVER_S else []
     said += ["--archive", settings.archive] if settings.archive else []
     return " ".join(said)

@@ -37,6 +37,7 @@ from hocket.service.local_agent import LocalAgent
 from hocket.service.metrics import PATH as METRICS
 from hocket.service.metrics import Metrics, metrics_app
 from hocket.service.notifier import Notifier
+from hocket.service.policy_switch import PolicySwitch, SwitchOptions
 from hocket.service.ray_nodes import RayNodes
 from hocket.service.retention import Retention
 from hocket.service.secret_store import KeyFile
@@ -80,6 +81,7 @@ class Up:
         keep: Keep = EVERYTHING,
         history: Sequence[PastJob] = (),
         metrics_listen: tuple[str, int] | None = None,
+        switch_to: SwitchOptions | None = None,
     ) -> None:
         """Take the journal and a port; without options for an agent, none is started here. `ray` is connected already.
 
@@ -90,7 +92,8 @@ class Up:
         All jobs are told of at `notify`; with `notify_commands`, clients on other machines may name commands too.
         With `new_journal`, a journal that this home had and that is missing or empty is begun anew. `keep` says which
         cycles stay in the journal, `history` are past jobs to begin with. Metrics are also served at
-        `metrics_listen`, an address and a port, without a token.
+        `metrics_listen`, an address and a port, without a token. With `switch_to`, a learned policy decides as soon as
+        it is at least as good as MLF-H.
         Raises JournalError.
         """
         home.make()
@@ -136,6 +139,9 @@ class Up:
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)
         self._retention = Retention(store, self.engine.journal, keep, self.engine.now_s)
+        self._switch = None
+        if switch_to is not None:
+            self._switch = PolicySwitch(self.engine, store, keep.archive, switch_to)
         self._is_marked = home.had_journal(self.engine.journal.name)
         self.engine.seen.append(self._mark_journal)
         context = None if tls is None else _context(tls)
@@ -168,6 +174,8 @@ class Up:
         self.engine.start()
         self._retention.start()
         self._history.start()
+        if self._switch is not None:
+            self._switch.start()
 
         async def serve() -> None:
             anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
@@ -213,6 +221,8 @@ class Up:
         self._retention.close()
         self._history.close()
         self._whatif.close()
+        if self._switch is not None:
+            self._switch.close()
         self.engine.close()
         self._notifier.close()
         thread.join(timeout=5)

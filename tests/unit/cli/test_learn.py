@@ -7,7 +7,8 @@ from tests.unit.cli.typed import hocket
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("las",), "policy 'las' does not learn; those that do: mlf_rl"),
+        (("las",), "policy 'las' does not learn; those that do: mlf_rl, rl"),
+        (("rl", "--search-betas", "2"), "--search-betas is for mlf_rl: rl is rewarded for completion times alone"),
         (("mlf_rl", "--trace", "none.csv"), "none.csv: the file must be readable: no such file or directory"),
         (("mlf_rl", "--records", "."), "--records '.': must be a folder that `hocket simulate --record` wrote"),
     ],

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from hocket.cli.live.switch_options import switch_options
 from hocket.cli.live.up import _settings
 from hocket.cli.terminal.errors import InputError
+from hocket.policies import find
 from hocket.service.compaction import Keep
 from hocket.service.home import Home
 from hocket.service.home_settings import write_settings
@@ -82,7 +84,7 @@ def test_what_is_said_of_ray_is_remembered_until_it_is_none(tmp_path: Path) -> N
     home.make()
 
     def said(**of_ray: str) -> tuple[tuple[str, str, str, float], str]:
-        settings, remembered = _settings(home, None, None, None, None, None, {}, of_ray=of_ray)
+        settings, remembered = _settings(home, None, None, None, None, None, {}, others=of_ray)
         write_settings(home, settings)
         return (settings.ray, settings.ray_state, settings.ray_checkpoints, settings.ray_keep_s), remembered
 
@@ -94,3 +96,32 @@ def test_what_is_said_of_ray_is_remembered_until_it_is_none(tmp_path: Path) -> N
     assert said(**forgotten) == (("", "", "", 600.0), "")
     with pytest.raises(InputError, match="--ray-keep "):
         said(ray_keep_s="soon")
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("las", r"--switch-to must be a policy that learns \(mlf_rl, rl\) or none, not 'las'"),
+        ("mlf_rl:weights_file=none.json", r"weights 'none\.json': cannot be read"),
+        ("nothing", "policy 'nothing' is unknown"),
+    ],
+)
+def test_a_policy_to_switch_to_must_have_learned(tmp_path: Path, said: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        _settings(Home(tmp_path), None, None, None, None, None, {}, others={"switch_to": said})
+
+
+def test_a_policy_to_switch_to_is_remembered_and_goes_with_mlf_h_only(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.make()
+    said = {"switch_to": "mlf_rl:guard=false", "judge_every_s": "12h"}
+    write_settings(home, _settings(home, None, None, None, None, None, {}, others=said)[0])
+    settings, remembered = _settings(home, None, None, None, None, None, {})
+    assert remembered == "--switch-to mlf_rl:guard=false --judge-every 43200s"
+    found = switch_options(settings, find("mlf_h").bound())
+    assert found is not None
+    assert (found.learned, found.params, found.every_s) == ("mlf_rl", {"guard": False}, 43200.0)
+    with pytest.raises(InputError, match="between mlf_h and mlf_rl: --policy must be one of them, not 'las'"):
+        switch_options(settings, find("las").bound())
+    none, _remembered = _settings(home, None, None, None, None, None, {}, others={"switch_to": "none"})
+    assert switch_options(none, find("las").bound()) is None

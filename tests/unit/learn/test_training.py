@@ -30,8 +30,8 @@ from hocket.learn.training import (
     TrainingSetup,
     applied,
     next_generation,
+    numbers,
     save_weights,
-    sizes,
     train,
 )
 from hocket.learn.windows import Window, workload_of
@@ -117,8 +117,8 @@ def run_here(_function, episodes, _what):
 
 
 def begun_training(network, **settings):
-    size = sum(n for _name, n, _step in sizes(network))
     setup = TrainingSetup(validation=2, **settings)
+    size = numbers(network, setup.policy)
     same, held_out = SameDecisions(1, 1, 1), Agreement(1, 1.0, 1.0)
     return LearningState(setup, begun(size, 0.5), [], [0.0] * size, -1.0, 0.0, held_out, same, [0.5, 0.5], 0.0)
 
@@ -135,7 +135,7 @@ def test_a_training_goes_on_from_its_file_as_if_it_had_never_stopped(network):
     assert [row.number for row in whole.history] == list(range(1, 9))
     assert whole.best_gain > -1.0
     assert whole.cpu_s > 8 * 0.5
-    learned = applied(network, whole.best)
+    learned = applied(network, whole.best, "mlf_rl")
     assert ((learned.linear - 0.3) ** 2).sum() < ((network.linear - 0.3) ** 2).sum()
     np.testing.assert_array_equal(learned.hidden, network.hidden)
 
@@ -155,4 +155,4 @@ def test_weights_that_are_not_finite_are_not_written(network, tmp_path):
     broken = replace(network, out=np.full_like(network.out, np.nan))
     with pytest.raises(WeightsError, match="out must be finite"):
         save_weights(tmp_path / "w.json", LearnedWeights(broken, made_by))
-    assert read_weights(tmp_path / "w.json").made_by == made_by
+    assert read_weights(tmp_path / "w.json", "mlf_rl").made_by == made_by

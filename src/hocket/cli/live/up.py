@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hocket.cli.live.switch_options import JudgeEvery, JudgeOver, SwitchTo, switch_options, switch_setting
 from hocket.cli.options import History, Params, policy_names
 from hocket.cli.terminal.errors import InputError, refusing
 
@@ -144,6 +145,9 @@ def up(
         ),
     ] = None,
     param: Params = None,
+    switch_to: SwitchTo = None,
+    judge_every: JudgeEvery = None,
+    judge_over: JudgeOver = None,
     history: History = None,
     gpus: Gpus = None,
     cores: Cores = None,
@@ -250,9 +254,10 @@ def up(
     place = Home(home)
     given: dict[str, object] = {"containment": containment, "hard_cpus": hard_cpus, "notify_commands": notify_commands}
     given["ray_autoscale"] = ray_autoscale
+    judging = {"switch_to": switch_to, "judge_every_s": judge_every, "judge_over_s": judge_over}
     of_ray = {"ray": ray, "ray_state": ray_state, "ray_checkpoints": ray_checkpoints, "ray_keep_s": ray_keep}
     settings, remembered = _settings(
-        place, gpus, cores, name, protect, notify, given, keep_history, keep_size, archive, of_ray
+        place, gpus, cores, name, protect, notify, given, keep_history, keep_size, archive, of_ray | judging
     )
     if settings.ray and agent:
         raise InputError(f"--agent would lend this machine twice, for it is a node of Ray (--ray {settings.ray})")
@@ -269,6 +274,7 @@ def up(
         if param and policy is None:
             raise InputError("--param is of a policy: say which with --policy")
         bound = bound_policy(policy, param or ()) if policy is not None else None
+        switches = switch_options(settings, bound)
         past = read_past_jobs(history) if history is not None else ()
     log_options = ["--log-level", log_level, *(["--log-json"] if log_json else [])]
     options = [*settings.agent_options, *log_options]
@@ -299,7 +305,7 @@ def up(
             notify=settings.notify, notify_commands=settings.notify_commands, new_journal=new_journal,
             metrics_listen=_metrics_listen(metrics_listen),
             keep=settings.keep(archive_folder(store) if store and "://" not in store else place.archive),
-            history=past,
+            history=past, switch_to=switches,
         )  # fmt: skip
         write_settings(place, settings)
         undo.pop_all()
@@ -324,7 +330,7 @@ def _settings(
     keep_history: str | None = None,
     keep_size: str | None = None,
     archive: str | None = None,
-    of_ray: Mapping[str, str | None] | None = None,
+    others: Mapping[str, str | None] | None = None,
 ) -> tuple[Settings, str]:
     """The settings from now on; and as options, those that the home remembers and that were not given anew."""
     from msgspec.structs import replace
@@ -342,12 +348,15 @@ def _settings(
         "keep_size_mib": (keep_size, lambda text: 0.0 if text == "any" else mebibytes(text)),
         "archive": (archive, archive_setting),
     }
-    said_of_ray = of_ray or {}
+    said = others or {}
     readers |= {
-        "ray": (said_of_ray.get("ray"), lambda text: "" if text == "none" else text),
-        "ray_state": (said_of_ray.get("ray_state"), lambda text: "" if text == "auto" else text),
-        "ray_checkpoints": (said_of_ray.get("ray_checkpoints"), lambda text: "" if text == "none" else text),
-        "ray_keep_s": (said_of_ray.get("ray_keep_s"), seconds),
+        "ray": (said.get("ray"), lambda text: "" if text == "none" else text),
+        "ray_state": (said.get("ray_state"), lambda text: "" if text == "auto" else text),
+        "ray_checkpoints": (said.get("ray_checkpoints"), lambda text: "" if text == "none" else text),
+        "ray_keep_s": (said.get("ray_keep_s"), seconds),
+        "switch_to": (said.get("switch_to"), switch_setting),
+        "judge_every_s": (said.get("judge_every_s"), seconds),
+        "judge_over_s": (said.get("judge_over_s"), seconds),
     }
     given = {field: value for field, value in as_they_are.items() if value is not None}
     for field, (text, read) in readers.items():

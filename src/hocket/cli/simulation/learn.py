@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from hocket.learn.betas import BetaTrial
     from hocket.learn.training import LearningState, Progress, TrainingSetup
 
-LEARNED = ("mlf_rl",)
-
 
 def learned_names(incomplete: str) -> list[str]:
     """For shell completion."""
-    return [name for name in LEARNED if name.startswith(incomplete)]
+    from hocket.policies.mlfs.weights_file import SHIPPED
+
+    return [name for name in SHIPPED if name.startswith(incomplete)]
 
 
 def learn(
-    policy: Annotated[str, typer.Argument(metavar="POLICY", help="mlf_rl.", autocompletion=learned_names)],
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="mlf_rl or rl.", autocompletion=learned_names)],
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The training, its weights and curves; learn-out/POLICY.")
     ] = None,
@@ -44,8 +44,8 @@ def learn(
     ] = None,
     seed: Seed = 0,
     generations: Annotated[int, typer.Option(min=0, help="Of reinforcement; 0: imitation only.")] = 60,
-    population: Annotated[int, typer.Option(min=4, help="Candidates in a generation.")] = 10,
-    windows: Annotated[int, typer.Option(min=1, help="Windows on which each candidate is tried.")] = 2,
+    population: Annotated[int, typer.Option(min=4, help="Candidates in a generation.")] = 12,
+    windows: Annotated[int, typer.Option(min=1, help="Windows on which each candidate is tried.")] = 3,
     search_betas: Annotated[
         int, typer.Option(min=0, help="Trials of the search for the reward's weights; 0: those of the paper.")
     ] = 0,
@@ -54,19 +54,23 @@ def learn(
 ) -> None:
     """Train a learned policy in the simulator; a training that was cut off goes on.
 
-    First it imitates mlf_h from records, then it is reinforced by the reward of MLFS on many short windows. The same
-    seed and data give the same weights. Use them by --param weights_file=DIR/weights.json.
+    mlf_rl first imitates mlf_h from records, then it is reinforced by the reward of MLFS on many short windows; rl is
+    reinforced by completion times alone. The same seed and data give the same weights. Use them by --param
+    weights_file=DIR/weights.json.
     """
     from hocket.cli.simulation.worker_pool import cores
     from hocket.cli.terminal.errors import InputError, refusing
     from hocket.cli.terminal.output_files import must_be_writable
     from hocket.learn.own_history import recorded_workload
+    from hocket.learn.reward import BETAS, JCT_ALONE
     from hocket.learn.training import TrainingSetup
-    from hocket.policies.mlfs.weights_file import read_weights
+    from hocket.policies.mlfs.weights_file import SHIPPED, read_weights
     from hocket.workloads.philly import read_philly
 
-    if policy not in LEARNED:
-        raise InputError(f"policy '{policy}' does not learn; those that do: {', '.join(LEARNED)}")
+    if policy not in SHIPPED:
+        raise InputError(f"policy '{policy}' does not learn; those that do: {', '.join(SHIPPED)}")
+    if policy == "rl" and search_betas:
+        raise InputError("--search-betas is for mlf_rl: rl is rewarded for completion times alone")
     folder = out or Path("learn-out") / policy
     with refusing():
         must_be_writable(folder, "--out", is_folder=True)
@@ -75,7 +79,7 @@ def learn(
         if journal is not None:
             recorded_workload(str(journal))
         if weights is not None:
-            read_weights(weights)
+            read_weights(weights, policy)
             if journal is None:
                 raise ValueError("--weights is for --from: without it, a training begins with imitation")
         for path in records or ():
@@ -84,6 +88,7 @@ def learn(
     setup = TrainingSetup(
         str(trace or ""), seed, given_records=tuple(map(str, records or ())), generations=generations,
         journal=str(journal or ""), weights=str(weights or ""), population=population, windows=windows,
+        policy=policy, betas=JCT_ALONE if policy == "rl" else BETAS,
     )  # fmt: skip
     state, trials = _trained(setup, folder, workers or cores(), search_betas)
     drawn = _drawn(state, folder)
@@ -123,13 +128,13 @@ def _trained(setup: TrainingSetup, folder: Path, workers: int, search: int) -> t
         return train(setup, folder, workers, told), trials
 
 
-def _pulls(folder: Path) -> dict[str, tuple[float, float]]:
+def _pulls(folder: Path, policy: str) -> dict[str, tuple[float, float]]:
     """Feature → what one deviation of it adds to a score, after imitation and at the end."""
     from hocket.learn.training import IMITATION, WEIGHTS
     from hocket.policies.mlfs.network import JOB_FEATURES
     from hocket.policies.mlfs.weights_file import read_weights
 
-    before, after = (read_weights(folder / name).network.pulls() for name in (IMITATION, WEIGHTS))
+    before, after = (read_weights(folder / name, policy).network.pulls() for name in (IMITATION, WEIGHTS))
     return {name: (float(before[n]), float(after[n])) for n, name in enumerate(JOB_FEATURES)}
 
 
@@ -138,7 +143,9 @@ def _drawn(state: LearningState, folder: Path) -> list[Path]:
 
     rows = state.history
     validation = [(0, state.imitation_gain), *((r.number, r.validation) for r in rows if r.validation is not None)]
-    return draw_learning(folder, [r.number for r in rows], [r.reward for r in rows], validation, _pulls(folder))
+    return draw_learning(
+        folder, [r.number for r in rows], [r.reward for r in rows], validation, _pulls(folder, state.setup.policy)
+    )
 
 
 def _told(state: LearningState, trials: list[BetaTrial], folder: Path) -> dict[str, Any]:
@@ -169,8 +176,9 @@ def _print(state: LearningState, trials: list[BetaTrial], folder: Path, drawn: l
         )
     for trial in trials:
         print(f"β {' '.join(f'{b:.2f}' for b in trial.betas)}: reward over MLF-H {trial.gain:+.1%}")
+    reward = "reward for completion times" if state.setup.policy == "rl" else "reward"
     print(
-        f"reinforcement: {state.evolution.generation} generations, {state.cpu_s / 60:.1f} CPU-minutes; reward over "
+        f"reinforcement: {state.evolution.generation} generations, {state.cpu_s / 60:.1f} CPU-minutes; {reward} over "
         f"MLF-H on the validation's windows {state.imitation_gain:+.1%} before it, {state.best_gain:+.1%} now"
     )
     print(f"weights in {folder / 'weights.json'}; curves in {drawn[0]}")

@@ -17,7 +17,7 @@ from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
 from hocket.policies.mlfs.ideal import HostCandidates
 from hocket.policies.mlfs.mlf_h import MlfH, SchedulingRound, decide_round, rank
-from hocket.policies.mlfs.network import PolicyNetwork, job_columns, priorities_of
+from hocket.policies.mlfs.network import PolicyNetwork, job_columns, pressure_of, priorities_of
 from hocket.policies.mlfs.queue import SingleTask, SingleTaskQueue, WaitingJobs
 from hocket.policies.mlfs.weights_file import WeightsError, learned_weights
 from hocket.policies.registry import policy
@@ -43,9 +43,9 @@ def decide(snapshot: Snapshot, params: MlfRl) -> Plan:
     What it reads of a job are the features of MLF-H and how much there is to do. Where the jobs are unlike those of its
     training, MLF-H decides.
     """
-    learned = learned_weights(params.weights_file)
+    learned = learned_weights(params.weights_file, "mlf_rl")
     if isinstance(learned, WeightsError):
-        return _with_note(decide_round(snapshot, params, SchedulingRound), f"by MLF-H: {learned}")
+        return with_note(decide_round(snapshot, params, SchedulingRound), f"by MLF-H: {learned}")
     return decide_with(snapshot, params, learned.network)
 
 
@@ -58,10 +58,11 @@ def decide_with(snapshot: Snapshot, params: MlfRl, network: PolicyNetwork) -> Pl
         return rounds[-1]
 
     plan = decide_round(snapshot, params, begin)
-    return _with_note(plan, FAR) if rounds and rounds[0].is_far else plan
+    return with_note(plan, FAR) if rounds and rounds[0].is_far else plan
 
 
-def _with_note(plan: Plan, note: str) -> Plan:
+def with_note(plan: Plan, note: str) -> Plan:
+    """The plan with this behind each of its reasons."""
     return replace(plan, reasons={job_id: f"{reason} ({note})" for job_id, reason in plan.reasons.items()})
 
 
@@ -79,7 +80,11 @@ class LearnedRound(SchedulingRound):
             return None
         table = self.draft.table
         gpus = len(table.gpu_load)
-        columns = job_columns(jobs, self.weights, float(table.load[:, 0].sum()) / max(gpus, 1), gpus)
+        used = float(table.load[:, 0].sum()) / max(gpus, 1)
+        if self._guard and self.network.is_far_for_all(used, pressure_of(jobs, gpus)):
+            self.is_far = True  # as `is_far` below would find, before all other features are computed
+            return None
+        columns = job_columns(jobs, self.weights, used, gpus)
         if self._guard and self.network.is_far(columns):
             self.is_far = True
             return None

@@ -6,6 +6,7 @@ them there are. What it reads of a job are logarithms and shares, so it is much 
 
 from __future__ import annotations
 
+from math import log1p
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -79,6 +80,11 @@ class PolicyNetwork(Struct, frozen=True, eq=False):
         some = columns[:, off]
         return float(((some < self.low[off]) | (some > self.high[off])).any(axis=1).mean())
 
+    def is_far_for_all(self, used: float, pressure: float) -> bool:
+        """Is a feature that all jobs of a decision share outside that range? Then all of them are far."""
+        (low_used, low_pressure), (high_used, high_pressure) = self.low[-2:].tolist(), self.high[-2:].tolist()
+        return not (low_used <= used <= high_used and low_pressure <= pressure <= high_pressure)
+
     def is_far(self, columns: Column) -> bool:
         """Are these jobs too unlike those of the training?"""
         return self.share_far(columns) > _FAR_SHARE
@@ -117,8 +123,13 @@ def job_columns(jobs: WaitingJobs, weights: PriorityWeights, used: float, gpus: 
     found[7] = np.log(np.maximum(jobs.needs, _LEAST))
     found[8:10] = by_structure[:, jobs.which]
     found[10] = used
-    found[11] = np.log1p(jobs.all_needs.sum() / max(gpus, 1.0))
+    found[11] = pressure_of(jobs, gpus)
     return found.T
+
+
+def pressure_of(jobs: WaitingJobs, gpus: float) -> float:
+    """The last feature, the same for all jobs of a decision."""
+    return log1p(float(jobs.all_needs.sum()) / max(gpus, 1.0))
 
 
 def priorities_of(network: PolicyNetwork, columns: Column) -> Column:

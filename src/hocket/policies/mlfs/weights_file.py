@@ -1,6 +1,7 @@
-"""The weights of MLF-RL as a file: JSON, with what made them. What is not sound is refused in one line.
+"""The weights of a learned policy as a file: JSON, with what made them. What is not sound is refused in one line.
 
-The file is read once, before the first decision that needs it. The one that is shipped stands beside this module.
+A file is of one policy, mlf_rl or rl. It is read once, before the first decision that needs it. Those that are shipped
+stand beside this module.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FORMAT = 1
-SHIPPED = Path(__file__).with_name("mlf_rl_weights.json")
-_KIND = "mlf_rl weights"
+SHIPPED = {name: Path(__file__).with_name(f"{name}_weights.json") for name in ("mlf_rl", "rl")}  # by policy
 _MOST_UNITS = 256
 
 
@@ -55,33 +55,34 @@ class LearnedWeights(Struct, frozen=True, eq=False):
 
     network: PolicyNetwork
     made_by: MadeBy
+    policy: str = "mlf_rl"
 
 
 @lru_cache(maxsize=16)
-def learned_weights(path: str) -> LearnedWeights | WeightsError:
+def learned_weights(path: str, policy: str) -> LearnedWeights | WeightsError:
     """The weights in a file, or of the one that is shipped for ""; what is wrong with them, if anything is."""
     try:
-        return read_weights(Path(path) if path else SHIPPED)
+        return read_weights(Path(path) if path else SHIPPED[policy], policy)
     except WeightsError as error:
         return error
 
 
-def read_weights(path: Path) -> LearnedWeights:
-    """The weights in this file. Raises WeightsError."""
+def read_weights(path: Path, policy: str) -> LearnedWeights:
+    """The weights of this policy in this file. Raises WeightsError."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise WeightsError(f"weights '{path.name}': cannot be read: {error.strerror}") from error
-    return decoded(data, path.name)
+    return decoded(data, path.name, policy)
 
 
-def decoded(data: bytes, name: str) -> LearnedWeights:
-    """The weights in these bytes; `name` is for messages. Raises WeightsError."""
-    where = f"weights '{name}'"
+def decoded(data: bytes, name: str, policy: str) -> LearnedWeights:
+    """The weights of this policy in these bytes; `name` is for messages. Raises WeightsError."""
+    where, kind = f"weights '{name}'", _kind(policy)
     try:
         header = msgspec.json.decode(data, type=_Header)
-        if header.kind != _KIND:
-            raise WeightsError(f"{where}: kind must be '{_KIND}', not '{header.kind}'")
+        if header.kind != kind:
+            raise WeightsError(f"{where}: kind must be '{kind}', not '{header.kind}'")
         if header.format != FORMAT:
             raise WeightsError(f"{where}: format must be {FORMAT}, not {header.format}")
         found = msgspec.json.decode(data, type=_File)
@@ -90,7 +91,11 @@ def decoded(data: bytes, name: str) -> LearnedWeights:
     for key, names in _features().items():
         if found.features.get(key) != names:
             raise WeightsError(f"{where}: features of {key} must be {', '.join(names)}, not {found.features.get(key)}")
-    return LearnedWeights(_network(found.arrays, where), found.made_by)
+    return LearnedWeights(_network(found.arrays, where), found.made_by, policy)
+
+
+def _kind(policy: str) -> str:
+    return f"{policy} weights"
 
 
 def _network(arrays: Mapping[str, Any], where: str) -> PolicyNetwork:
@@ -120,7 +125,7 @@ def encoded(weights: LearnedWeights) -> bytes:
     """The same as a file."""
     network = weights.network
     arrays = {name: getattr(network, name).tolist() for name in shapes(len(network.bias))}
-    found = _File(_KIND, FORMAT, weights.made_by, _features(), arrays)
+    found = _File(_kind(weights.policy), FORMAT, weights.made_by, _features(), arrays)
     return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
 
 

@@ -85,7 +85,7 @@ def run_with(policy, seed=3):
 
 
 def test_with_unsound_weights_mlf_h_decides_and_the_reasons_say_why(tmp_path):
-    (tmp_path / "cut.json").write_bytes(SHIPPED.read_bytes()[:300])
+    (tmp_path / "cut.json").write_bytes(SHIPPED["mlf_rl"].read_bytes()[:300])
     ends, reasons = run_with(find("mlf_rl").bound({"weights_file": str(tmp_path / "cut.json")}))
     assert ends == run_with(find("mlf_h").bound())[0]
     assert reasons
@@ -108,6 +108,16 @@ def test_a_few_jobs_far_from_training_do_not_matter():
     assert not low.is_far(columns)
     columns[2, 0] = 1.0
     assert low.is_far(columns)
+
+
+def test_what_all_jobs_share_is_far_for_all_of_them():
+    n = len(JOB_FEATURES)
+    of = network(low=np.full(n, -1.0), high=np.full(n, 1.0))
+    for used, pressure in ((0.0, 0.0), (2.0, 0.0), (0.0, 2.0), (-2.0, 0.0), (1.0, -1.0)):
+        columns = np.zeros((4, n))
+        columns[:, -2:] = used, pressure
+        assert of.is_far_for_all(used, pressure) is of.is_far(columns)
+    assert JOB_FEATURES[-2:] == ("used", "pressure")
 
 
 @pytest.mark.parametrize(("constant", "stays"), [(-1.0, False), (1.0, True)])

@@ -37,7 +37,7 @@ def as_file(**changes):
 
 def test_weights_come_back_as_they_were_written():
     weights = LearnedWeights(network(5), MadeBy("c", "d", 7, "2026-11-18", {"gain": 0.1}))
-    again = decoded(encoded(weights), "w")
+    again = decoded(encoded(weights), "w", "mlf_rl")
     assert again.made_by == weights.made_by
     for name in shapes(5):
         np.testing.assert_array_equal(getattr(again.network, name), getattr(weights.network, name))
@@ -62,19 +62,27 @@ def test_weights_come_back_as_they_were_written():
 )
 def test_what_is_not_sound_is_refused_in_one_line(data, words):
     with pytest.raises(WeightsError, match=words) as refused:
-        decoded(data, "w")
+        decoded(data, "w", "mlf_rl")
     assert "\n" not in str(refused.value)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(WeightsError, match=r"weights 'none\.json': cannot be read: No such file"):
-        read_weights(tmp_path / "none.json")
-    assert isinstance(learned_weights(str(tmp_path / "none.json")), WeightsError)
+        read_weights(tmp_path / "none.json", "mlf_rl")
+    assert isinstance(learned_weights(str(tmp_path / "none.json"), "mlf_rl"), WeightsError)
 
 
-def test_the_shipped_weights_say_what_made_them():
-    made_by = read_weights(SHIPPED).made_by
-    assert made_by.command.startswith("hocket learn mlf_rl")
+@pytest.mark.parametrize("policy", SHIPPED)
+def test_the_shipped_weights_say_what_made_them(policy):
+    made_by = read_weights(SHIPPED[policy], policy).made_by
+    assert made_by.command.startswith(f"hocket learn {policy} ")
     assert made_by.data
     assert made_by.date >= "2026-11-18"
-    assert SHIPPED.stat().st_size < 64 << 10
+    assert SHIPPED[policy].stat().st_size < 64 << 10
+
+
+def test_weights_of_another_policy_are_refused():
+    with pytest.raises(
+        WeightsError, match=r"weights 'rl_weights\.json': kind must be 'mlf_rl weights', not 'rl weights'"
+    ):
+        read_weights(SHIPPED["rl"], "mlf_rl")
