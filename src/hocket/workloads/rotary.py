@@ -9,7 +9,9 @@ sizes, optimisers, learning rates, criteria with their numbers and shares, 4 GPU
   queries to their last row would just keep the 20 cores busy. Speed by cores: the project's usual law.
   A query reports what its intervals promise, or what Rotary's envelope says (`rule`).
 * Memory. Light, medium and heavy queries use 2, 4 and 6 GiB: running epochs of 60, 120 and 180 s (Figure 3.1a), as they
-  are proportional to memory. It never runs out, as the paper chose its scale factor.
+  are proportional to memory. It never runs out, as the paper chose its scale factor. To pause a query takes a second,
+  and so does its start; with `disk_mib_s` its state is written and read at that rate beside. It is then of its memory
+  what joins, groups and sorts hold by EXPLAIN of the measured peak: from nothing (q6) to all of it (q9, q10, q18).
 * Training. Learning curves are of parametric families: each model has its own, which optimiser, learning rate and batch
   size make better or worse; none was measured. Seconds of an epoch by model are ours. All jobs are there at the start.
 * Past jobs. Each query ran once before, in another order of its data; 60 other training jobs of Table 3.2 ran before,
@@ -144,12 +146,16 @@ def rotary_workload(
     rule: str = "intervals",
     past: bool = True,
     trainings: int = TRAININGS,
+    disk_mib_s: float = 0.0,
 ) -> Workload:
     """Queries (`aqp`), training (`dlt`), or both on one machine (`mixed`).
 
-    `only` takes one class of queries, or one kind of criterion; without `past`, nothing is known of past jobs.
+    `only` takes one class of queries, or one kind of criterion; without `past`, nothing is known of past jobs. With
+    `disk_mib_s`, a query that is paused writes its state at that rate, and reads it again.
     """
     queries = _queries(seed, load, only if only in CLASSES else "", rule) if not which.endswith("dlt") else []
+    if disk_mib_s:
+        queries = [_with_state(query, disk_mib_s) for query in queries]
     learners = _trainings(seed, only if only in CRITERIA else "", trainings) if not which.endswith("aqp") else []
     if which in ("mixed", "half-dlt"):  # Training comes as queries do.
         rng, at_s, spread = Random(f"{seed}/rotary/mixed"), 0.0, []
@@ -198,6 +204,19 @@ def _queries(seed: int, load: float, only: str, rule: str) -> list[Submission]:
         found.append(Submission(round(at_s, 1), job, truth))
         at_s += rng.expovariate(1 / GAP_S)
     return found
+
+
+def _with_state(submission: Submission, disk_mib_s: float) -> Submission:
+    """The query with a state that takes time: it says so with each epoch, as queries do live."""
+    truth, mem_mib = submission.truth, MEM_MIB[submission.job.id.partition("-")[0]]
+    query = measured_queries()[submission.job.model]
+    state_mib = mem_mib * min(1.0, query.held_mib / query.peak_mib)
+    takes_s = state_mib / disk_mib_s
+    said = {"state_mib": state_mib, "process_mib": mem_mib, "write_s": takes_s, "read_s": takes_s}
+    also = {name: Curve((Point(0.0, value), Point(float(_STEPS), value))) for name, value in said.items()}
+    also["redo_s"] = Curve((Point(0.0, 0.0), Point(float(_STEPS), truth.run_s)))
+    costs = replace(truth.costs, checkpoint_s=truth.costs.checkpoint_s + takes_s)
+    return replace(submission, truth=replace(truth, costs=costs, load_s=takes_s, also=truth.also | also))
 
 
 def query_truth(query: str, order: int, load: float, rule: str) -> Truth:

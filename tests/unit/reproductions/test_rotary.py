@@ -1,10 +1,15 @@
 """Rotary's evaluation: its cases, what counts as attained, and where ours differs from what the paper says."""
 
+from collections import namedtuple
+
 from hocket.model.criterion import parse
+from hocket.model.event import JobPaused, JobStarted, StateStored, WorkLost
+from hocket.model.view import Costs, Tier
 from hocket.reproductions import Request
 from hocket.testing.builders import job, submission
 from hocket.workloads.learning_curves import by_epoch
 from hocket.workloads.rotary import measured_queries
+from hocket.workloads.truth import Truth
 from hocket_reproductions.rotary.evaluation import (
     AQP,
     MINUTES,
@@ -16,6 +21,9 @@ from hocket_reproductions.rotary.evaluation import (
     compare_with_paper,
     run_case,
 )
+from hocket_reproductions.rotary.suspended import PauseCosts, pause_costs
+
+Events = namedtuple("Events", "events")  # all of a cycle that is read
 
 
 def ran(attained: int) -> RotaryRun:
@@ -78,3 +86,16 @@ def test_a_query_that_stopped_too_early_is_a_false_attainment():
 
 def test_it_is_found_by_its_name():
     assert REPRODUCTION.name == "rotary"
+
+
+def test_what_a_pause_costs_depends_on_where_the_state_is_kept():
+    truths = {"a": Truth(100.0, costs=Costs(start_s=1.0, checkpoint_s=5.0), load_s=4.0)}
+    on_disk = [JobPaused(1.0, "a", tier=Tier.DISK), JobStarted(2.0, "a")]
+    assert pause_costs([Events(on_disk)], truths) == PauseCosts(1, 0, 0, 5.0 + 1.0 + 4.0)
+    in_memory = [JobPaused(1.0, "a", tier=Tier.MEMORY, node="n"), JobStarted(2.0, "a", in_place=True)]
+    assert pause_costs([Events(in_memory)], truths) == PauseCosts(1, 1, 0, 0.0)
+    brought_to_disk = [in_memory[0], StateStored(1.5, "a", Tier.DISK), JobStarted(2.0, "a")]
+    assert pause_costs([Events(brought_to_disk)], truths).lost_s == 1.0 + 4.0
+    redone = [WorkLost(1.0, "a", 60.0, 1, "paused"), JobPaused(1.0, "a", tier=Tier.NONE), JobStarted(2.0, "a")]
+    assert pause_costs([Events(redone)], truths) == PauseCosts(1, 0, 1, 61.0)
+    assert pause_costs([Events([JobStarted(0.0, "a")])], truths).lost_s == 0.0
