@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hocket.executors.simulated import simulate
 from hocket.model.criterion import Convergence, Goal, RunTime, limit_of
@@ -104,6 +105,9 @@ def cases(request: Request) -> list[Case]:
         ]
         found += [_case(label, seed, "dlt", policy) for label, policy in DLT.items()]
         found += [_case("rotary, no past jobs", seed, "dlt", DLT["rotary"], past=False)]
+        if request.curves is not None:
+            measured = [_case(label, seed, "dlt", policy, curves=request.curves) for label, policy in DLT.items()]
+            found += [replace(case, settings={**case.settings, "curves": request.curves}) for case in measured]
         found += [_case(OVERHEAD, seed, "dlt", DLT["rotary_dlt, T = 50 %"], trainings=count) for count in PRINTED]
         found += [_case(which, seed, which, AQP["rotary"]) for which in ("mixed", "half-aqp", "half-dlt")]
     return found
@@ -208,7 +212,7 @@ def _rate(submission: Submission, epoch: int, metrics: dict[str, float]) -> floa
 # -- what it showed -----------------------------------------------------------------------------------------------
 
 
-def compare_with_paper(_request: Request, results: Results) -> Findings:
+def compare_with_paper(request: Request, results: Results) -> Findings:
     """What the paper says in words, beside our numbers."""
     runs: dict[tuple[str, str, str], list[RotaryRun]] = {}
     for case, run in results:
@@ -254,6 +258,8 @@ def compare_with_paper(_request: Request, results: Results) -> Findings:
         add(group, label, (r.all for r in runs["aqp", "load=2.0", f"rotary, {label}"]))
     _suspended(remarks, runs, add)
     _training(findings, remarks, runs, add)
+    if request.curves is not None:
+        _measured_curves(findings, {label: runs["dlt", f"curves={request.curves}", label] for label in DLT}, add)
     _overhead(findings, runs)
     _mixture(runs["mixed", "", "mixed"], runs["half-aqp", "", "half-aqp"], runs["half-dlt", "", "half-dlt"], add)
     return Findings(tuple(findings), tuple(remarks))
@@ -381,6 +387,23 @@ def _training(
     )
 
 
+def _measured_curves(findings: list[Finding], of: dict[str, list[RotaryRun]], add: Callable[..., None]) -> None:
+    """Training that learns as Pollux measured: attained in time, and rotary against each other policy, by seed."""
+
+    def within(run: RotaryRun, hours: int) -> int:
+        return sum(at_s <= 3600.0 * hours for at_s in run.ended_s)
+
+    for hours in HOURS:
+        group = f"Measured learning curves, attained of 30 training jobs within {hours} h"
+        for label, found in of.items():
+            add(group, label, (within(r, hours) for r in found))
+        for other in ("srf", "bcf", "laf"):
+            gains = [float(within(a, hours) - within(b, hours)) for a, b in zip(of["rotary"], of[other], strict=True)]
+            findings.append(
+                Finding(f"rotary over {other}", "–", mean_interval(gains), "", "", f"{group}, differences by seed")
+            )
+
+
 def draw_figures(_request: Request, results: Results, folder: Path) -> list[Path]:
     """Attained queries by policy and class (Figure 3.5), and attained training jobs over time (Figure 3.9)."""
     with drawing() as figure:
@@ -400,7 +423,11 @@ def draw_figures(_request: Request, results: Results, folder: Path) -> list[Path
         sheet = figure((7.6, 3.8))
         axes = sheet.add_subplot()
         for n, label in enumerate(DLT):
-            found = [r for c, r in results if c.label == label and c.settings["which"] == "dlt"]
+            found = [
+                r
+                for c, r in results
+                if c.label == label and c.settings["which"] == "dlt" and not c.settings["workload"]
+            ]
             ends = sorted(at / 60.0 for r in found for at in r.ended_s)
             axes.step(
                 ends, [(i + 1) / len(found) for i in range(len(ends))], where="post", color=colour(n), label=label
@@ -411,7 +438,7 @@ def draw_figures(_request: Request, results: Results, folder: Path) -> list[Path
         return files + save(sheet, folder, "figure-3.9-attained-training")
 
 
-def assumptions(_request: Request) -> list[Assumption]:
+def assumptions(request: Request) -> list[Assumption]:
     """What the paper leaves open."""
     batches = sum(len(q.orders[0]) for q in measured_queries().values())
     return [
@@ -433,6 +460,16 @@ def assumptions(_request: Request) -> list[Assumption]:
             "ours, by EXPLAIN; in the other cases a second for each",
         ),
         Assumption("training", "parametric learning curves; seconds of an epoch by model", "ours; none was measured"),
+        *(
+            [
+                Assumption(
+                    "measured learning curves", "images cifar10 or imagenet, LSTMs deepspeech2, bert bert; half of the "
+                    "batch sizes are of past jobs only", "Pollux's; the pairing with models is ours",
+                )
+            ]
+            if request.curves is not None
+            else []
+        ),
         Assumption("training jobs", "30, all there at the start", "Table 3.3 has 10 to 40; arrivals are not told"),
         Assumption("past jobs", "each query once, in another order; 60 training jobs of 30 epochs", "ours"),
         Assumption("round_robin", "turns of 60 s", "an epoch of the paper's Figure 3.1(a)"),
@@ -449,4 +486,5 @@ REPRODUCTION = Reproduction(
     RotaryRun,
     compare_with_paper,
     draw_figures,
+    takes={"curves": "Pollux's validation curves, for training beside the parametric families"},
 )

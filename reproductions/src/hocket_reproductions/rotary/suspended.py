@@ -1,7 +1,8 @@
 """Ratchet's third question on Rotary's queries: where states of paused queries are kept, by fixed rules or arbitrated.
 
 What counts is how many attain, and the seconds that pauses cost: writing and reading states, new processes, and work
-that is done again. A state that is in memory costs nothing; when it is brought to disk later, no core waits for that.
+that is done again. A state that is in memory costs nothing; one that makes way for another there later is counted as
+written, though no core waits for that.
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ class PauseCosts(Struct, frozen=True):
     pauses: int = 0
     in_memory: int = 0
     redone: int = 0  # pauses that kept nothing
+    made_way: int = 0  # states in memory that were brought to disk
     lost_s: float = 0.0
 
 
 def pause_costs(cycles: Iterable[Any], truths: Mapping[str, Truth]) -> PauseCosts:
     """From the events of a run, and what each job's starts and states really take."""
-    pauses = in_memory = redone = 0
+    pauses = in_memory = redone = made_way = 0
     lost_s = 0.0
     kept: dict[str, Tier] = {}  # job → where its state is, once it was paused
     for cycle in cycles:
@@ -50,6 +52,9 @@ def pause_costs(cycles: Iterable[Any], truths: Mapping[str, Truth]) -> PauseCost
                     kept[job] = tier
                     lost_s += truths[job].costs.checkpoint_s if tier is Tier.DISK else 0.0
                 case StateStored(job=job, tier=tier):
+                    is_written = tier is Tier.DISK and kept.get(job) is Tier.MEMORY
+                    made_way += is_written
+                    lost_s += truths[job].costs.checkpoint_s if is_written else 0.0
                     kept[job] = tier
                 case WorkLost(lost_s=again_s):
                     redone += 1
@@ -57,4 +62,4 @@ def pause_costs(cycles: Iterable[Any], truths: Mapping[str, Truth]) -> PauseCost
                 case JobStarted(job=job, in_place=False) if job in kept:
                     truth = truths[job]
                     lost_s += truth.costs.start_s + (truth.load_s if kept[job] is Tier.DISK else 0.0)
-    return PauseCosts(pauses, in_memory, redone, round(lost_s, 3))
+    return PauseCosts(pauses, in_memory, redone, made_way, round(lost_s, 3))
