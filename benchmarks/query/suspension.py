@@ -223,22 +223,47 @@ def _read_s(query: Query, state: Path) -> float:
 Choice = Callable[[int, int, float], bool]  # batches done, batches saved, seconds since the last save → write?
 
 
-def run_time(query: list[Boundary], interruptions: tuple[float, ...], choose: Choice) -> float:
-    """How long a query takes that is killed at these moments, if its state is written as chosen."""
+class Lost(NamedTuple):
+    """What a query that is killed takes beside its batches."""
+
+    writing_s: float = 0.0
+    redone_s: float = 0.0  # batches done again, and what was done of one
+    starting_s: float = 0.0  # new processes, and reading the state
+    redone: int = 0  # whole batches done again
+    starts: int = 0  # new processes
+
+
+def time_lost(query: list[Boundary], interruptions: tuple[float, ...], choose: Choice) -> Lost:
+    """What is lost if a query is killed at these moments, and its state is written as chosen."""
     now_s, done, saved, unsaved_s, coming = 0.0, 0, 0, 0.0, list(interruptions)
+    writing_s = redone_s = starting_s = 0.0
+    redone = starts = 0
     while done < len(query):
         boundary = query[done]
         end_s = now_s + boundary.took_s
         writes = done + 1 < len(query) and choose(done + 1, saved, unsaved_s + boundary.took_s)
         safe_s = end_s + (boundary.write_s if writes else 0.0)
         if coming and coming[0] < safe_s:  # A kill while it writes leaves the state before.
-            now_s = max(coming.pop(0), now_s) + START_S + (query[saved - 1].read_s if saved else 0.0)
-            done, unsaved_s = saved, 0.0
+            killed_s = max(coming.pop(0), now_s)
+            starts_s = START_S + (query[saved - 1].read_s if saved else 0.0)
+            redone_s += unsaved_s + min(killed_s, end_s) - now_s
+            writing_s += max(0.0, killed_s - end_s)
+            redone += done - saved + (killed_s >= end_s)
+            starting_s += starts_s
+            starts += 1
+            now_s, done, unsaved_s = killed_s + starts_s, saved, 0.0
             continue
         now_s, done, unsaved_s = safe_s, done + 1, unsaved_s + boundary.took_s
         if writes:
+            writing_s += boundary.write_s
             saved, unsaved_s = done, 0.0
-    return now_s
+    return Lost(writing_s, redone_s, starting_s, redone, starts)
+
+
+def run_time(query: list[Boundary], interruptions: tuple[float, ...], choose: Choice) -> float:
+    """How long such a query takes."""
+    lost = time_lost(query, interruptions, choose)
+    return sum(boundary.took_s for boundary in query) + lost.writing_s + lost.redone_s + lost.starting_s
 
 
 def best_in_hindsight(query: list[Boundary], interruptions: tuple[float, ...]) -> float:

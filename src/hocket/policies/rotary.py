@@ -21,7 +21,7 @@ from hocket.policies.kit.completion_progress import (
 from hocket.policies.kit.epoch_turns import EpochParams, EpochTurns, LargestMemory
 from hocket.policies.kit.job_outlooks import job_outlooks
 from hocket.policies.kit.suspended_states import with_kept_states
-from hocket.policies.kit.wanted_sizes import wanted_sizes
+from hocket.policies.kit.wanted_sizes import jobs_with_a_share, wanted_sizes
 from hocket.policies.registry import policy
 
 _SURE = 1.645  # standard deviations: 95 % of a normal distribution lie below
@@ -47,6 +47,10 @@ class Rotary(EpochParams, frozen=True):
         Literal["enough", "turn"],
         Meta(description="cores as they are reserved until deadlines, or a core each and the rest in turn"),
     ] = "enough"
+    least_share: Annotated[
+        float,
+        Meta(ge=0, le=1, description="of the machine, for jobs without a deadline in time; one of them at least"),
+    ] = 0.1
     memory: Annotated[
         Literal["sure", "mean", "off"],
         Meta(description="estimated memory that must be free: 95 % sure to be enough, the mean, or none"),
@@ -54,11 +58,11 @@ class Rotary(EpochParams, frozen=True):
     epoch_s: Annotated[float, Meta(gt=0, description="length of a running epoch of a query of usual memory")] = 60.0
     adaptive: Annotated[bool, Meta(description="whether running epochs are as long as the memory is large")] = True
     suspend: Annotated[
-        Literal["auto", "arbitrated"],
-        Meta(description="where states of paused jobs are kept: as is best for each, or arbitrated among all"),
+        Literal["auto", "arbitrated", "memory", "disk", "redo"],
+        Meta(description="where states of paused jobs are kept: as is best for each, arbitrated among all, or one way"),
     ] = "auto"
     memory_share: Annotated[
-        float, Meta(ge=0, le=1, description="with suspend=arbitrated: of each node's memory, for paused jobs")
+        float, Meta(ge=0, le=1, description="with suspend=arbitrated or memory: of each node's memory, for paused jobs")
     ] = 0.25
 
 
@@ -100,15 +104,16 @@ def decide(snapshot: Snapshot, params: Rotary) -> Plan:
         return need_in_words(view, now_s)
 
     reserves = params.extra == "enough" and params.variant == "chances"
-    wanted = wanted_sizes(snapshot, outlooks) if reserves else dict[int, int]()
+    first = jobs_with_a_share(snapshot, outlooks, params.least_share) if reserves else frozenset[int]()
+    wanted = wanted_sizes(snapshot, outlooks, first) if reserves else dict[int, int]()
 
-    def key(view: JobView) -> tuple[bool, float]:
-        return not wanted.get(view.number, 1), -worths[view.number]
+    def key(view: JobView) -> tuple[bool, bool, float]:
+        return not wanted.get(view.number, 1), view.number not in first, -worths[view.number]
 
     turns = EpochTurns(snapshot, params, key, why, boundary, needs, outlook)
     turns.shrink_due()
     if reserves:
-        hurry = {n: size for n, size in wanted.items() if size and outlooks[n].until_s < inf}
+        hurry = {n: size for n, size in wanted.items() if size and (outlooks[n].until_s < inf or n in first)}
         spare = _Spare(turns, hurry)
         turns.compare(lambda view: wanted[view.number] > 0 or spare.take(view))
         for view in spare.in_the_way([v for v in turns.due if not wanted[v.number]]):
@@ -119,7 +124,7 @@ def decide(snapshot: Snapshot, params: Rotary) -> Plan:
         turns.compare()
         turns.grow()
     plan = turns.plan("waits: other jobs are likelier to attain for the work that they have left, or it does not fit")
-    return with_kept_states(plan, snapshot, params.memory_share) if params.suspend == "arbitrated" else plan
+    return plan if params.suspend == "auto" else with_kept_states(plan, snapshot, params.memory_share, params.suspend)
 
 
 def _printed(snapshot: Snapshot, params: Rotary) -> dict[int, float]:

@@ -29,6 +29,7 @@ class Request(Struct, frozen=True):
     seeds: tuple[int, ...]
     profiles: str | None = None  # measured throughputs
     trace: str | None = None  # arrivals and run times
+    curves: str | None = None  # measured learning curves
 
 
 class Case(Struct, frozen=True):
@@ -36,7 +37,7 @@ class Case(Struct, frozen=True):
 
     label: str  # the approach, as the tables name it: "dorm-1", "swarm"
     seed: int = 0
-    settings: dict[str, Any] = {}  # plain JSON data: workload, parameters; paths as `profiles` and `trace`
+    settings: dict[str, Any] = {}  # plain JSON data: workload, parameters; paths as `profiles`, `trace`, `curves`
     rests_on: dict[str, Any] = {}  # what else its result depends on: what is in those files, how its policy is set
 
     @property
@@ -111,7 +112,7 @@ class Reproduction(Struct, frozen=True):
     draw: Callable[[Request, Results, Path], list[Path]]  # figures like the paper's, into a folder
     seeds: int = 10  # by default
     one_at_a_time: bool = False  # its cases measure time, and would disturb each other
-    takes: Mapping[str, str] = {}  # of `profiles` and `trace` those it can use, and what for
+    takes: Mapping[str, str] = {}  # of `profiles`, `trace` and `curves` those it can use, and what for
 
 
 # -- which papers there are ---------------------------------------------------------------------------------

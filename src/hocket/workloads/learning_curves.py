@@ -92,6 +92,15 @@ def read_learning(path: str, epochs: int) -> dict[str, tuple[Learning, ...]]:
     return {app: tuple(curves) for app, curves in found.items()}
 
 
+@lru_cache(maxsize=4)
+def read_accuracies(path: str) -> dict[str, tuple[tuple[int, tuple[float, ...]], ...]]:
+    """Pollux's measured curves by application: batch size and accuracy after each epoch, by ascending batch size."""
+    found: dict[str, list[tuple[int, tuple[float, ...]]]] = {}
+    for app, size, values in read_curves(path, Number()):
+        found.setdefault(app, []).append((size, tuple(_accuracy(app, value) for value in values)))
+    return {app: tuple(sorted(curves)) for app, curves in found.items()}
+
+
 def _accuracy(app: str, metric: float) -> float:
     share = metric / 100 if metric > 1 else metric
     return round(1 - share if app in FALLING else share, 6)

@@ -9,9 +9,14 @@ sizes, optimisers, learning rates, criteria with their numbers and shares, 4 GPU
   queries to their last row would just keep the 20 cores busy. Speed by cores: the project's usual law.
   A query reports what its intervals promise, or what Rotary's envelope says (`rule`).
 * Memory. Light, medium and heavy queries use 2, 4 and 6 GiB: running epochs of 60, 120 and 180 s (Figure 3.1a), as they
-  are proportional to memory. It never runs out, as the paper chose its scale factor.
+  are proportional to memory. It never runs out, as the paper chose its scale factor. To pause a query takes a second,
+  and so does its start; with `disk_mib_s` its state is written and read at that rate beside. It is then of its memory
+  what joins, groups and sorts hold by EXPLAIN of the measured peak: from nothing (q6) to all of it (q9, q10, q18).
 * Training. Learning curves are of parametric families: each model has its own, which optimiser, learning rate and batch
   size make better or worse; none was measured. Seconds of an epoch by model are ours. All jobs are there at the start.
+  With `curves`, a file of Pollux's validation curves, accuracies are measured ones instead: image models take those of
+  cifar10 or imagenet, LSTMs of deepspeech2, bert of bert; the pairing is ours. Every other batch size is of past jobs
+  only, so that no job's own curve is known; hyperparameters but the batch size were not varied, and are not told.
 * Past jobs. Each query ran once before, in another order of its data; 60 other training jobs of Table 3.2 ran before,
   30 epochs each.
 * `mixed` is both on one machine with 20 cores and 4 GPUs: training jobs arrive as queries do, and need 2.5 cores each.
@@ -37,7 +42,8 @@ from hocket.model.job import ONE_GPU, Job, Kind
 from hocket.model.past_job import PastJob
 from hocket.model.resources import Demand, Node
 from hocket.model.view import Costs
-from hocket.workloads.learning_curves import FAMILIES, by_epoch
+from hocket.workloads.errors import WorkloadError
+from hocket.workloads.learning_curves import FAMILIES, by_epoch, read_accuracies
 from hocket.workloads.speed import USUAL_LAW
 from hocket.workloads.truth import Submission, Truth, Workload
 
@@ -79,6 +85,7 @@ MODELS: dict[str, tuple[str, float, float, float]] = {
     "bi-lstm": ("exponential", 0.87, 70.0, 9.0),
     "bert": ("hill", 0.92, 400.0, 110.0),
 }
+_MEASURED_AS = {"lstm": ("deepspeech2",), "bi-lstm": ("deepspeech2",), "bert": ("bert",)}  # others are of images
 LANGUAGE = ("lstm", "bi-lstm", "bert")
 PRETRAINED = ("bert", "vgg", "resnet")
 OPTIMIZERS = {"sgd": 0.01, "momentum": 0.01, "adam": 0.001, "adagrad": 0.01}  # and the learning rate that suits each
@@ -144,13 +151,20 @@ def rotary_workload(
     rule: str = "intervals",
     past: bool = True,
     trainings: int = TRAININGS,
+    disk_mib_s: float = 0.0,
+    curves: str = "",
 ) -> Workload:
     """Queries (`aqp`), training (`dlt`), or both on one machine (`mixed`).
 
-    `only` takes one class of queries, or one kind of criterion; without `past`, nothing is known of past jobs.
+    `only` takes one class of queries, or one kind of criterion; without `past`, nothing is known of past jobs. With
+    `disk_mib_s`, a query that is paused writes its state at that rate, and reads it again.
     """
     queries = _queries(seed, load, only if only in CLASSES else "", rule) if not which.endswith("dlt") else []
-    learners = _trainings(seed, only if only in CRITERIA else "", trainings) if not which.endswith("aqp") else []
+    if disk_mib_s:
+        queries = [_with_state(query, disk_mib_s) for query in queries]
+    learners = (
+        _trainings(seed, only if only in CRITERIA else "", trainings, curves) if not which.endswith("aqp") else []
+    )
     if which in ("mixed", "half-dlt"):  # Training comes as queries do.
         rng, at_s, spread = Random(f"{seed}/rotary/mixed"), 0.0, []
         for submission in learners:
@@ -161,7 +175,7 @@ def rotary_workload(
     given: list[PastJob] = []
     if past:
         given += _past_queries(load, rule) if queries else []
-        given += _past_trainings() if learners else []
+        given += _past_trainings(curves) if learners else []
     changes = (PastJobsGiven(0.0, tuple(given)),) if given else ()
     submissions = sorted([*queries, *learners], key=lambda s: s.at_s)
     return Workload(f"rotary-{which}", tuple(submissions), machine(which), changes=changes)
@@ -198,6 +212,19 @@ def _queries(seed: int, load: float, only: str, rule: str) -> list[Submission]:
         found.append(Submission(round(at_s, 1), job, truth))
         at_s += rng.expovariate(1 / GAP_S)
     return found
+
+
+def _with_state(submission: Submission, disk_mib_s: float) -> Submission:
+    """The query with a state that takes time: it says so with each epoch, as queries do live."""
+    truth, mem_mib = submission.truth, MEM_MIB[submission.job.id.partition("-")[0]]
+    query = measured_queries()[submission.job.model]
+    state_mib = mem_mib * min(1.0, query.held_mib / query.peak_mib)
+    takes_s = state_mib / disk_mib_s
+    said = {"state_mib": state_mib, "process_mib": mem_mib, "write_s": takes_s, "read_s": takes_s}
+    also = {name: Curve((Point(0.0, value), Point(float(_STEPS), value))) for name, value in said.items()}
+    also["redo_s"] = Curve((Point(0.0, 0.0), Point(float(_STEPS), truth.run_s)))
+    costs = replace(truth.costs, checkpoint_s=truth.costs.checkpoint_s + takes_s)
+    return replace(submission, truth=replace(truth, costs=costs, load_s=takes_s, also=truth.also | also))
 
 
 def query_truth(query: str, order: int, load: float, rule: str) -> Truth:
@@ -242,7 +269,7 @@ def _past_queries(load: float, rule: str) -> list[PastJob]:
 # -- Table 3.2: training ------------------------------------------------------------------------------------------
 
 
-def _trainings(seed: int, only: str, count: int) -> list[Submission]:
+def _trainings(seed: int, only: str, count: int, curves: str) -> list[Submission]:
     rng = Random(f"{seed}/rotary/dlt")
     kinds = [only] * count if only else [k for k, share in CRITERIA.items() for _ in range(round(share * count))]
     rng.shuffle(kinds)
@@ -251,9 +278,12 @@ def _trainings(seed: int, only: str, count: int) -> list[Submission]:
         model, traits = _drawn(rng)
         criterion, epochs = _criterion(kind, model, rng)
         epochs += 1  # Its process would go on: its criterion ends it.
+        epoch_s = _epoch_s(model, traits)
         values = _learned(model, traits, epochs, rng)
+        if curves:
+            traits, values = _as_measured(model, traits, epochs, curves, rng, of_past=False)
         truth = Truth(
-            round(epochs * _epoch_s(model, traits), 3), epochs=epochs, metric="acc", quality=by_epoch(values),
+            round(epochs * epoch_s, 3), epochs=epochs, metric="acc", quality=by_epoch(values),
             costs=_TRAINING_COSTS,
         )  # fmt: skip
         job = Job(f"{kind}-{n + 1}-{model}", demand=ONE_GPU, criterion=criterion, model=model, traits=traits)
@@ -300,20 +330,38 @@ def _learned(model: str, traits: dict[str, Any], epochs: int, rng: Random) -> li
     return [round(min(1.0, final - (final - start) * (m + rng.gauss(0.0, noise))), 5) for m in missing]
 
 
+def _as_measured(
+    model: str, traits: dict[str, Any], epochs: int, curves: str, rng: Random, *, of_past: bool
+) -> tuple[dict[str, float | str], list[float]]:
+    """Traits and accuracies of one of the measured runs for such a model; after its end it stays as it is."""
+    app = rng.choice(_MEASURED_AS.get(model, ("cifar10", "imagenet")))
+    runs = read_accuracies(curves).get(app, ())
+    if len(runs) < 2:
+        raise WorkloadError(f"{curves}: must have curves of '{app}' at two batch sizes at least, and has {len(runs)}")
+    size, values = rng.choice(runs[of_past::2])
+    told: dict[str, float | str] = {
+        "dataset": app, "batch_size": float(size), "parameters": traits["parameters"]
+    }  # fmt: skip
+    return told, [values[min(k, len(values) - 1)] for k in range(epochs)]
+
+
 def _epoch_s(model: str, traits: dict[str, Any]) -> float:
     """Small batches keep a GPU half busy: an epoch takes longer by the root of how much smaller they are."""
     usual = 256.0 if model in LANGUAGE else 32.0
     return MODELS[model][2] * sqrt(usual / float(traits["batch_size"]))
 
 
-@lru_cache(maxsize=1)
-def _past_trainings() -> tuple[PastJob, ...]:
+@lru_cache(maxsize=2)
+def _past_trainings(curves: str = "") -> tuple[PastJob, ...]:
     rng = Random("rotary/past")
     found = []
     for _ in range(_PAST):
         model, traits = _drawn(rng)
+        epoch_s, batch_size = _epoch_s(model, traits), float(traits["batch_size"])
         values = _learned(model, traits, 30, rng)
+        if curves:
+            traits, values = _as_measured(model, traits, 30, curves, rng, of_past=True)
         points = tuple((float(k), v) for k, v in enumerate(values, 1))
-        mem_mib = 600.0 + 16.0 * MODELS[model][3] + 20.0 * float(traits["batch_size"])
-        found.append(PastJob(Kind.TRAINING, model, traits, "acc", points, _epoch_s(model, traits), mem_mib))
+        mem_mib = 600.0 + 16.0 * MODELS[model][3] + 20.0 * batch_size
+        found.append(PastJob(Kind.TRAINING, model, traits, "acc", points, epoch_s, mem_mib))
     return tuple(found)

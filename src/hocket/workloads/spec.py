@@ -18,7 +18,7 @@ from hocket.workloads.demo import demo
 from hocket.workloads.dorm import READINGS as DORM_READINGS
 from hocket.workloads.dorm import dorm_workload
 from hocket.workloads.errors import WorkloadError, did_you_mean, shown
-from hocket.workloads.fields import Fields, Number, Seconds, Whole, split_options
+from hocket.workloads.fields import TEXT, Fields, Number, Seconds, Whole, split_options
 from hocket.workloads.harmony import READINGS as HARMONY_READINGS
 from hocket.workloads.harmony import SUBSETS, harmony_workload
 from hocket.workloads.mlfs import mlfs_philly, mlfs_workload, read_mlfs_options
@@ -151,8 +151,9 @@ def _rotary(_path: str, options: Fields, seed: int) -> Workload:
     load = options.read("load", Number(low=0.01, high=100.0), 1.0)
     only = options.choice("only", ("all", *CLASSES, *CRITERIA), "all")
     past = options.choice("past", ("yes", "no"), "yes") == "yes"
+    curves = options.read("curves", TEXT, "")
     options.finish()
-    return rotary_workload(which, seed, load, "" if only == "all" else only, rule, past)
+    return rotary_workload(which, seed, load, "" if only == "all" else only, rule, past, curves=curves)
 
 
 def _harmony(_path: str, options: Fields, seed: int) -> Workload:
@@ -261,7 +262,7 @@ _SOURCES = (
         "rotary",
         "rotary?which=dlt",
         "Rotary's queries (Table 3.1), its training jobs (Table 3.2), or both on one machine, with past jobs",
-        "which, load, only, rule, past",
+        "which, load, only, rule, past, curves",
         False,
         _rotary,
     ),

@@ -36,6 +36,7 @@ class Truth(Struct, frozen=True, gc=False):
     metric: str = ""  # name of the metric that it reports; empty: none
     quality: Curve | None = None  # epoch → metric
     costs: Costs = NO_COSTS  # how long its starts, stops and checkpoints take
+    load_s: float = 0.0  # to read its state where it goes on from one on disk, beside `costs.start_s`
     crashes_s: tuple[float, ...] = ()  # its process breaks when it has done so much work
     saves_epochs: int = 0  # it saves its state by itself after so many epochs; 0: only when it is told to
     input_mib: float = 0.0  # data that it keeps in memory, on all its machines together; part of it may be on disk …

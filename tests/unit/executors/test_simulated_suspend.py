@@ -4,7 +4,7 @@ import pytest
 
 from hocket.executors.simulated import SimulatedExecutor
 from hocket.model.action import Pause, Resume, Start, Store
-from hocket.model.event import JobEnded, JobPaused, JobStarted, NodeLost, StateStored
+from hocket.model.event import JobEnded, JobPaused, JobStarted, NodeLost, StateStored, WorkLost
 from hocket.model.job import Kind
 from hocket.model.partition import Holding, Partition, Tenant
 from hocket.model.resources import Node, Slice
@@ -66,6 +66,7 @@ def test_a_state_that_is_brought_to_disk_is_read_by_a_new_process(world):
 def test_a_state_that_is_dropped_is_done_again(world):
     suspend(world)
     world.apply([Store("a", Tier.NONE)])
+    assert wait_for(world, WorkLost).lost_s == 100.0
     assert wait_for(world, StateStored) == StateStored(222.0, "a", Tier.NONE)
     world.apply([Start("a", "", *HOME)])
     assert wait_for(world, JobStarted) == JobStarted(342.0, "a")
@@ -86,3 +87,27 @@ def test_a_query_that_is_on_disk_is_not_brought_into_memory_as_in_live_runs(worl
     wait_for(world, JobPaused)
     world.apply([Store("a", Tier.MEMORY)])
     assert wait_for(world, StateStored).tier is Tier.DISK
+
+
+def test_a_pause_that_keeps_nothing_takes_no_time_to_save_and_the_work_is_done_again(world):
+    world.apply([Pause("a", tier=Tier.NONE)])
+    lost = wait_for(world, WorkLost)
+    assert (lost.at_s, lost.lost_s) == (220.0, 100.0)
+    assert wait_for(world, JobPaused) == JobPaused(222.0, "a", tier=Tier.NONE)
+    world.apply([Start("a", "", *HOME)])
+    assert wait_for(world, JobStarted) == JobStarted(342.0, "a")
+    assert wait_for(world, JobEnded).at_s == pytest.approx(342.0 + 1000.0)
+
+
+def test_a_state_on_disk_takes_time_to_read_and_none_where_there_is_none():
+    query = job("a", 1, gpus=0, cores=1.0, mem_mib=512.0, kind=Kind.QUERY)
+    jobs = workload(submission(query, run_s=1000.0, costs=COSTS, load_s=7.0))
+    world = SimulatedExecutor(jobs, [Node("n0", cores=4.0, mem_mib=4096.0)])
+    world.wait(None)
+    world.apply([Start("a", "", *HOME)])
+    assert wait_for(world, JobStarted).at_s == 120.0
+    world.wait(220.0)
+    world.apply([Pause("a", tier=Tier.DISK)])
+    assert wait_for(world, JobPaused).at_s == 225.0
+    world.apply([Resume("a", "", *HOME)])
+    assert wait_for(world, JobStarted).at_s == 225.0 + 120.0 + 7.0

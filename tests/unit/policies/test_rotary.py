@@ -1,6 +1,7 @@
 """Rotary's policies and those it is compared with: which job is granted the next epoch, and why."""
 
 import pytest
+from msgspec.structs import replace
 
 from hocket.executors.simulated import simulate
 from hocket.model.action import Pause, Resize, Start
@@ -15,6 +16,7 @@ from hocket.reports.account import account
 from hocket.testing.builders import cluster, job, submitted
 from hocket.testing.harness import Harness
 from hocket.workloads.rotary import rotary_workload
+from hocket.workloads.truth import Submission, Truth, Workload
 
 ONE_GPU = cluster("1x1")
 TWENTY = [Node("db", cores=20.0, mem_mib=64_000.0)]
@@ -362,3 +364,27 @@ def test_queries_of_table_3_1_attain_or_miss_and_no_plan_is_refused(policy):
     assert verdicts <= {"attained", "missed"}
     assert "attained" in verdicts
     assert run.refused_plans == 0
+
+
+@pytest.mark.parametrize("kind", [Kind.TRAINING, Kind.QUERY])
+def test_a_job_without_a_deadline_runs_while_queries_fill_the_machine(kind):
+    """Queries come so fast that all cores would be theirs until the last has ended."""
+    learns = Curve((Point(0.0, 0.0), Point(10.0, 1.0)))
+    truth = Truth(100.0, epochs=10, metric="acc", quality=learns, also={"fraction": learns})
+    asked = query("q", "acc >= 90% within 60s", cores=4, model="q")
+    stream = [Submission(8.0 * n, replace(asked, id=f"q{n}"), truth) for n in range(20)]
+    points = tuple((n / 10, n / 10) for n in range(1, 11))
+    past = PastJobsGiven(0.0, (PastJob(Kind.QUERY, "q", {}, "acc", points, 100.0, 100.0),))
+    patient = Submission(1.0, Job("patient", kind=kind, demand=Demand(cores=2.0)), Truth(60.0, epochs=3))
+    workload = Workload("stream", (stream[0], patient, *stream[1:]), (Node("db", cores=4.0),), changes=(past,))
+
+    def ended_s(least_share: float) -> tuple[float, int]:
+        bound = find("rotary").bound({"least_share": least_share, "epoch_s": 10.0})
+        ran = simulate(workload, workload.nodes, bound)
+        found = account(ran.journal.header, ran.journal).jobs
+        return found[1].ended_s, sum(job.verdict == "attained" for job in found)
+
+    starved_s, most = ended_s(0.0)
+    fair_s, attained = ended_s(0.1)
+    assert starved_s > 160.0 > fair_s
+    assert attained >= most - 2, (attained, most)

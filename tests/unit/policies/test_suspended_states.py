@@ -9,7 +9,7 @@ from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Node
 from hocket.model.view import Tier
 from hocket.policies import find
-from hocket.policies.kit.suspended_states import kept_states
+from hocket.policies.kit.suspended_states import kept_states, most_saved
 from hocket.testing.harness import Harness
 
 MACHINE = [Node("n", cores=2.0, mem_mib=10_000.0)]
@@ -69,3 +69,23 @@ def test_rotary_says_where_only_if_it_is_asked_to() -> None:
         plan = harness.asked[-1][1]
         assert plan.drop == ("small",)
         assert plan.tiers == tiers
+
+
+def test_fixed_rules_keep_every_state_in_one_way_and_the_first_in_memory_stay_there() -> None:
+    harness = two_queries()
+    snapshot = harness.snapshot
+    assert kept_states(BOTH_PAUSE, snapshot, 1.0, "disk") == {"large": Tier.DISK, "small": Tier.DISK}
+    assert kept_states(BOTH_PAUSE, snapshot, 1.0, "redo") == {"large": Tier.NONE, "small": Tier.NONE}
+    assert kept_states(BOTH_PAUSE, snapshot, 0.2, "memory") == {"large": Tier.MEMORY, "small": Tier.DISK}
+    harness.tell(JobAsked(2.0, "large", Wish.PAUSE))
+    harness.tell(JobPaused(3.0, "large", tier=Tier.MEMORY, node="n", mem_mib=2000.0))
+    assert kept_states(Plan(drop=("small",)), harness.snapshot, 0.2, "memory") == {"small": Tier.DISK}
+    assert kept_states(Plan(drop=("small",)), harness.snapshot, 0.3, "memory") == {"small": Tier.MEMORY}
+
+
+def test_two_small_states_may_save_more_than_a_large_one_that_saves_most_for_each_mebibyte() -> None:
+    large, small = (10.0, 60.0), (6.0, 45.0)
+    assert most_saved([large, small, small], 100.0) == {1, 2}
+    assert most_saved([large, small, small], 80.0) == {0}
+    assert most_saved([large, small, (-1.0, 1.0)], 200.0) == {0, 1}
+    assert most_saved([large] + [small] * 20, 100.0) == {0}  # Of many, the worth of each decides.

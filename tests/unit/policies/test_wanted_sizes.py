@@ -9,7 +9,7 @@ from hocket.model.job import Job, Kind
 from hocket.model.resources import Demand, Node
 from hocket.policies import find
 from hocket.policies.kit.job_outlooks import job_outlooks
-from hocket.policies.kit.wanted_sizes import wanted_sizes
+from hocket.policies.kit.wanted_sizes import jobs_with_a_share, wanted_sizes
 from hocket.testing.harness import Harness
 
 SIZES = tuple(range(1, 11))
@@ -24,11 +24,12 @@ def query(name: str, work_s: float, within: str) -> JobSubmitted:
     return JobSubmitted(0.0, job, Beliefs(speed=LINEAR, completes=completes, unit_s=Estimate(work_s)))
 
 
-def wanted(*jobs: JobSubmitted, cores: float = 10.0) -> dict[str, int]:
+def wanted(*jobs: JobSubmitted, cores: float = 10.0, least_share: float = 0.0) -> dict[str, int]:
     harness = Harness.of(find("fifo").bound(), [Node("db", cores=cores)])
     harness.tell(*jobs)
     snapshot = harness.snapshot
-    sizes = wanted_sizes(snapshot, job_outlooks(snapshot, 0.05, False))
+    outlooks = job_outlooks(snapshot, 0.05, False)
+    sizes = wanted_sizes(snapshot, outlooks, jobs_with_a_share(snapshot, outlooks, least_share))
     return {view.id: sizes[view.number] for view in snapshot.jobs.data().values()}
 
 
@@ -52,3 +53,21 @@ def test_jobs_without_a_deadline_get_what_those_with_one_leave() -> None:
     timed, timeless = query("timed", 4700.0, " within 500s"), query("timeless", 10.0, "")
     assert wanted(timed, timeless) == {"timed": 10, "timeless": 0}
     assert wanted(timed, timeless, cores=12.0) == {"timed": 10, "timeless": 1}
+
+
+def test_jobs_without_a_deadline_have_their_share_first_and_one_of_them_always_runs() -> None:
+    timeless = [query(f"timeless-{n}", 10.0 + n, "") for n in range(3)]
+    two = wanted(query("timed", 3700.0, " within 500s"), *timeless, least_share=0.2)
+    assert (two["timed"], two["timeless-0"], two["timeless-1"], two["timeless-2"]) == (8, 1, 1, 0)
+    timed = query("timed", 3900.0, " within 500s")
+    assert wanted(timed, timeless[0], cores=8.0) == {"timed": 8, "timeless-0": 0}
+    assert wanted(timed, timeless[0], cores=8.0, least_share=0.01) == {"timed": 0, "timeless-0": 1}
+
+
+def test_a_share_takes_nothing_where_all_jobs_are_alike() -> None:
+    harness = Harness.of(find("fifo").bound(), [Node("db", cores=10.0)])
+    harness.tell(query("a", 10.0, ""), query("b", 20.0, ""))
+    assert not jobs_with_a_share(harness.snapshot, job_outlooks(harness.snapshot, 0.05, False), 0.5)
+    harness = Harness.of(find("fifo").bound(), [Node("db", cores=10.0)])
+    harness.tell(query("a", 10.0, " within 500s"))
+    assert not jobs_with_a_share(harness.snapshot, job_outlooks(harness.snapshot, 0.05, False), 0.5)

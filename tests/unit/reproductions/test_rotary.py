@@ -1,10 +1,18 @@
 """Rotary's evaluation: its cases, what counts as attained, and where ours differs from what the paper says."""
 
+from collections import namedtuple
+
+import pytest
+
 from hocket.model.criterion import parse
+from hocket.model.event import JobPaused, JobStarted, StateStored, WorkLost
+from hocket.model.view import Costs, Tier
 from hocket.reproductions import Request
 from hocket.testing.builders import job, submission
+from hocket.workloads.errors import WorkloadError
 from hocket.workloads.learning_curves import by_epoch
-from hocket.workloads.rotary import measured_queries
+from hocket.workloads.rotary import measured_queries, rotary_workload
+from hocket.workloads.truth import Truth
 from hocket_reproductions.rotary.evaluation import (
     AQP,
     MINUTES,
@@ -16,6 +24,9 @@ from hocket_reproductions.rotary.evaluation import (
     compare_with_paper,
     run_case,
 )
+from hocket_reproductions.rotary.suspended import PauseCosts, pause_costs
+
+Events = namedtuple("Events", "events")  # all of a cycle that is read
 
 
 def ran(attained: int) -> RotaryRun:
@@ -78,3 +89,49 @@ def test_a_query_that_stopped_too_early_is_a_false_attainment():
 
 def test_it_is_found_by_its_name():
     assert REPRODUCTION.name == "rotary"
+
+
+def test_what_a_pause_costs_depends_on_where_the_state_is_kept():
+    truths = {"a": Truth(100.0, costs=Costs(start_s=1.0, checkpoint_s=5.0), load_s=4.0)}
+    on_disk = [JobPaused(1.0, "a", tier=Tier.DISK), JobStarted(2.0, "a")]
+    assert pause_costs([Events(on_disk)], truths) == PauseCosts(1, 0, 0, 0, 5.0 + 1.0 + 4.0)
+    in_memory = [JobPaused(1.0, "a", tier=Tier.MEMORY, node="n"), JobStarted(2.0, "a", in_place=True)]
+    assert pause_costs([Events(in_memory)], truths) == PauseCosts(1, 1, 0, 0, 0.0)
+    brought_to_disk = [in_memory[0], StateStored(1.5, "a", Tier.DISK), JobStarted(2.0, "a")]
+    assert pause_costs([Events(brought_to_disk)], truths) == PauseCosts(1, 1, 0, 1, 5.0 + 1.0 + 4.0)
+    redone = [WorkLost(1.0, "a", 60.0, 1, "paused"), JobPaused(1.0, "a", tier=Tier.NONE), JobStarted(2.0, "a")]
+    assert pause_costs([Events(redone)], truths) == PauseCosts(1, 0, 1, 0, 61.0)
+    assert pause_costs([Events([JobStarted(0.0, "a")])], truths).lost_s == 0.0
+
+
+def test_measured_curves_are_the_truth_of_training_and_none_is_known_beforehand(tmp_path):
+    lines = ["app,batch_size,metric"]
+    for app in ("cifar10", "imagenet", "deepspeech2", "bert"):
+        lines += [f"{app},{size},{10 * epoch + size / 100}" for size in (1, 2, 3, 4) for epoch in range(1, 6)]
+    path = tmp_path / "curves.csv"
+    path.write_text("\n".join(lines) + "\n")
+    found = rotary_workload("dlt", curves=str(path))
+    told = {s.job.traits["batch_size"] for s in found.submissions}
+    past = {job.traits["batch_size"] for job in found.changes[0].jobs}
+    assert (told, past) == ({1.0, 3.0}, {2.0, 4.0})
+    images = next(s for s in found.submissions if s.job.traits["dataset"] == "cifar10")
+    assert images.truth.quality.at(1.0).mean == round(0.1 + images.job.traits["batch_size"] / 10_000, 6)
+    without = tmp_path / "without.csv"
+    without.write_text("\n".join(line for line in lines if not line.startswith("bert,")) + "\n")
+    with pytest.raises(WorkloadError, match="must have curves of 'bert' at two batch sizes at least, and has 0"):
+        [rotary_workload("dlt", seed, curves=str(without)) for seed in range(9)]
+
+
+def test_cases_with_measured_curves_are_there_only_where_a_file_is_given():
+    plain, measured = cases(Request((0,))), cases(Request((0,), curves="c.csv"))
+    more = [case for case in measured if case.settings.get("curves")]
+    assert len(measured) == len(plain) + len(more)
+    assert {case.label for case in more} == {
+        "rotary",
+        "srf",
+        "bcf",
+        "laf",
+        *(f"rotary_dlt, T = {t} %" for t in (0, 50, 100)),
+    }
+    told = compare_with_paper(Request((0,), curves="c.csv"), [(c, ran(20)) for c in measured])
+    assert any(f.group == "Measured learning curves, attained of 30 training jobs within 2 h" for f in told.findings)

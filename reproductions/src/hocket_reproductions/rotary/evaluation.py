@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hocket.executors.simulated import simulate
 from hocket.model.criterion import Convergence, Goal, RunTime, limit_of
@@ -23,8 +24,10 @@ from hocket.reports.mean_interval import mean_interval
 from hocket.reproductions import Assumption, Case, Finding, Findings, Reproduction, Request, Results
 from hocket.workloads.rotary import CLASSES, CRITERIA, measured_queries, rotary_workload, stretch, true_accuracy
 from hocket.workloads.truth import Submission, Workload
+from hocket_reproductions.rotary import suspended
 from hocket_reproductions.rotary.bound import most_attained
 from hocket_reproductions.rotary.overhead import PRINTED, spent_by_estimators
+from hocket_reproductions.rotary.suspended import PauseCosts
 
 AQP: dict[str, tuple[str, dict[str, Any]]] = {
     "rotary_aqp": ("rotary_aqp", {}),
@@ -73,6 +76,7 @@ class RotaryRun(Struct, frozen=True):
     training_ended_s: list[float] = []  # when each attained, of training
     took_s: float = 0.0  # from the first arrival to the last end
     spent_s: dict[str, float] = {}  # CPU seconds of each estimator
+    paused: PauseCosts = PauseCosts()
 
     @property
     def all(self) -> int:
@@ -95,8 +99,15 @@ def cases(request: Request) -> list[Case]:
             _case(f"{label}, no past jobs", seed, "aqp", AQP[label], past=False) for label in ("rotary_aqp", "rotary")
         ]
         found += [_case(f"rotary, {label}", seed, "aqp", policy, load=2.0) for label, policy in ABLATED.items()]
+        found += [
+            _case(rule, seed, "aqp", policy, load=suspended.LOAD, disk_mib_s=suspended.DISK_MIB_S)
+            for rule, policy in suspended.RULES.items()
+        ]
         found += [_case(label, seed, "dlt", policy) for label, policy in DLT.items()]
         found += [_case("rotary, no past jobs", seed, "dlt", DLT["rotary"], past=False)]
+        if request.curves is not None:
+            measured = [_case(label, seed, "dlt", policy, curves=request.curves) for label, policy in DLT.items()]
+            found += [replace(case, settings={**case.settings, "curves": request.curves}) for case in measured]
         found += [_case(OVERHEAD, seed, "dlt", DLT["rotary_dlt, T = 50 %"], trainings=count) for count in PRINTED]
         found += [_case(which, seed, which, AQP["rotary"]) for which in ("mixed", "half-aqp", "half-dlt")]
     return found
@@ -142,6 +153,7 @@ def run_case(case: Case, began: Callable[[int], None], progressed: Callable[[int
             if r.verdict == _EVENTS and r.ended_s is not None and r.job.id.partition("-")[0] in CRITERIA
         ],
         max((r.ended_s or 0.0 for r in accounted.jobs), default=0.0), dict(spent),
+        suspended.pause_costs(ran.journal, {s.job.id: s.truth for s in workload.submissions}),
     )  # fmt: skip
 
 
@@ -200,7 +212,7 @@ def _rate(submission: Submission, epoch: int, metrics: dict[str, float]) -> floa
 # -- what it showed -----------------------------------------------------------------------------------------------
 
 
-def compare_with_paper(_request: Request, results: Results) -> Findings:
+def compare_with_paper(request: Request, results: Results) -> Findings:
     """What the paper says in words, beside our numbers."""
     runs: dict[tuple[str, str, str], list[RotaryRun]] = {}
     for case, run in results:
@@ -244,7 +256,10 @@ def compare_with_paper(_request: Request, results: Results) -> Findings:
     for label in ABLATED:
         group = "Ablations of rotary, attained of 30 queries (load 2)"
         add(group, label, (r.all for r in runs["aqp", "load=2.0", f"rotary, {label}"]))
+    _suspended(remarks, runs, add)
     _training(findings, remarks, runs, add)
+    if request.curves is not None:
+        _measured_curves(findings, {label: runs["dlt", f"curves={request.curves}", label] for label in DLT}, add)
     _overhead(findings, runs)
     _mixture(runs["mixed", "", "mixed"], runs["half-aqp", "", "half-aqp"], runs["half-dlt", "", "half-dlt"], add)
     return Findings(tuple(findings), tuple(remarks))
@@ -265,6 +280,31 @@ def _differences(
                 f"{'' if ours == 'rotary_aqp' else ' is not shown'}; here the difference is {found.mean:.1f} ± "
                 f"{found.half_width or 0.0:.1f}, which may be none."
             )
+
+
+def _suspended(remarks: list[str], runs: dict[tuple[str, str, str], list[RotaryRun]], add: Callable[..., None]) -> None:
+    """Where states are kept: attained, and seconds lost, by rule and by seed."""
+    about = f"disk_mib_s={suspended.DISK_MIB_S}, load={suspended.LOAD}"
+    of = {rule: runs["aqp", about, rule] for rule in suspended.RULES}
+    ours = of["arbitrated"]
+    for rule, found in of.items():
+        add(suspended.GROUP, f"{rule}, attained of 30", (r.all for r in found))
+        add(suspended.GROUP, f"{rule}, lost by pauses", (r.paused.lost_s for r in found), "s")
+        add(suspended.GROUP, f"{rule}, pauses", (r.paused.pauses for r in found))
+        if found is ours:
+            continue
+        both = list(zip(ours, found, strict=True))
+        gains, saved = [float(a.all - b.all) for a, b in both], [b.paused.lost_s - a.paused.lost_s for a, b in both]
+        group = f"{suspended.GROUP}, differences by seed"
+        add(group, f"arbitrated over {rule}, attained", gains, "", "above 0")
+        add(group, f"arbitrated over {rule}, saved", saved, "s", "above 0")
+        for what, unit, values in (("more attained", "", gains), ("less time lost", " s", saved)):
+            mean = mean_interval(values)
+            if mean is not None and mean.mean - (mean.half_width or 0.0) <= 0:
+                remarks.append(
+                    f"{group}: {what} than by the rule '{rule}' is not shown: {mean.mean:.1f} ± "
+                    f"{mean.half_width or 0.0:.1f}{unit}."
+                )
 
 
 def _mixture(
@@ -347,6 +387,23 @@ def _training(
     )
 
 
+def _measured_curves(findings: list[Finding], of: dict[str, list[RotaryRun]], add: Callable[..., None]) -> None:
+    """Training that learns as Pollux measured: attained in time, and rotary against each other policy, by seed."""
+
+    def within(run: RotaryRun, hours: int) -> int:
+        return sum(at_s <= 3600.0 * hours for at_s in run.ended_s)
+
+    for hours in HOURS:
+        group = f"Measured learning curves, attained of 30 training jobs within {hours} h"
+        for label, found in of.items():
+            add(group, label, (within(r, hours) for r in found))
+        for other in ("srf", "bcf", "laf"):
+            gains = [float(within(a, hours) - within(b, hours)) for a, b in zip(of["rotary"], of[other], strict=True)]
+            findings.append(
+                Finding(f"rotary over {other}", "–", mean_interval(gains), "", "", f"{group}, differences by seed")
+            )
+
+
 def draw_figures(_request: Request, results: Results, folder: Path) -> list[Path]:
     """Attained queries by policy and class (Figure 3.5), and attained training jobs over time (Figure 3.9)."""
     with drawing() as figure:
@@ -366,7 +423,11 @@ def draw_figures(_request: Request, results: Results, folder: Path) -> list[Path
         sheet = figure((7.6, 3.8))
         axes = sheet.add_subplot()
         for n, label in enumerate(DLT):
-            found = [r for c, r in results if c.label == label and c.settings["which"] == "dlt"]
+            found = [
+                r
+                for c, r in results
+                if c.label == label and c.settings["which"] == "dlt" and not c.settings["workload"]
+            ]
             ends = sorted(at / 60.0 for r in found for at in r.ended_s)
             axes.step(
                 ends, [(i + 1) / len(found) for i in range(len(ends))], where="post", color=colour(n), label=label
@@ -377,7 +438,7 @@ def draw_figures(_request: Request, results: Results, folder: Path) -> list[Path
         return files + save(sheet, folder, "figure-3.9-attained-training")
 
 
-def assumptions(_request: Request) -> list[Assumption]:
+def assumptions(request: Request) -> list[Assumption]:
     """What the paper leaves open."""
     batches = sum(len(q.orders[0]) for q in measured_queries().values())
     return [
@@ -394,7 +455,21 @@ def assumptions(_request: Request) -> list[Assumption]:
         Assumption(
             "memory of queries", "2, 4 and 6 GiB by class; it never runs out", "Figure 3.1(a): epochs of 60, 120, 180 s"
         ),
+        Assumption(
+            "states of paused queries", "of the memory what joins, groups and sorts hold; 100 MiB/s",
+            "ours, by EXPLAIN; in the other cases a second for each",
+        ),
         Assumption("training", "parametric learning curves; seconds of an epoch by model", "ours; none was measured"),
+        *(
+            [
+                Assumption(
+                    "measured learning curves", "images cifar10 or imagenet, LSTMs deepspeech2, bert bert; half of the "
+                    "batch sizes are of past jobs only", "Pollux's; the pairing with models is ours",
+                )
+            ]
+            if request.curves is not None
+            else []
+        ),
         Assumption("training jobs", "30, all there at the start", "Table 3.3 has 10 to 40; arrivals are not told"),
         Assumption("past jobs", "each query once, in another order; 60 training jobs of 30 epochs", "ours"),
         Assumption("round_robin", "turns of 60 s", "an epoch of the paper's Figure 3.1(a)"),
@@ -411,4 +486,5 @@ REPRODUCTION = Reproduction(
     RotaryRun,
     compare_with_paper,
     draw_figures,
+    takes={"curves": "Pollux's validation curves, for training beside the parametric families"},
 )

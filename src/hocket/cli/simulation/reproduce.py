@@ -40,6 +40,10 @@ def reproduce(
         Path | None, typer.Option(metavar="FILE", help="Measured throughputs (Gavel's JSON) instead of a scaling law.")
     ] = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="A real trace, where the paper uses one.")] = None,
+    curves: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE|DIR", help="Measured learning curves (Pollux's), beside the built-in families."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Results and figures; reproduce-out/PAPER by default.")
     ] = None,
@@ -71,7 +75,7 @@ def reproduce(
         return
     with refusing():
         chosen = find(paper)
-        request = _request(chosen, seeds, profiles, trace)
+        request = _request(chosen, seeds, {"profiles": profiles, "trace": trace, "curves": curves})
         folder = out if out is not None else Path("reproduce-out") / chosen.name
         must_be_writable(folder, "--out", is_folder=True)
         if chosen.one_at_a_time and workers > 1:
@@ -99,18 +103,24 @@ def reproduce(
     page.print(f"results{figures} in {folder}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _request(chosen: Reproduction, seeds: int | None, profiles: Path | None, trace: Path | None) -> Request:
+_CURVES = "pollux_validation.csv.gz"  # as Pollux's curves are called, in a folder that was given
+
+
+def _request(chosen: Reproduction, seeds: int | None, given: dict[str, Path | None]) -> Request:
     from hocket.reproductions import Request
 
-    for name, path in (("profiles", profiles), ("trace", trace)):
+    paths = {}
+    for name, path in given.items():
         if path is None:
             continue
         if name not in chosen.takes:
             raise ValueError(f"--{name}: '{chosen.name}' uses none, and '{path}' was given")
-        if not path.is_file():
-            raise ValueError(f"--{name} '{path}' must be a file that exists")
+        file = path / _CURVES if name == "curves" and path.is_dir() else path
+        if not file.is_file():
+            raise ValueError(f"--{name} '{file}' must be a file that exists")
+        paths[name] = str(file)
     wanted = chosen.seeds if seeds is None else seeds
-    return Request(tuple(range(wanted)), str(profiles) if profiles else None, str(trace) if trace else None)
+    return Request(tuple(range(wanted)), **paths)
 
 
 def _made(

@@ -364,7 +364,7 @@ class SimulatedExecutor:
             costs = run.truth.costs
             if type(action) is Start or type(action) is Resume:  # A pattern is slow, and these come often.
                 is_ready = run.prepared is not None and run.prepared.at_s <= self.now_s
-                takes_s = costs.start_s + (0.0 if is_ready else costs.prepare_s)
+                takes_s = costs.start_s + (0.0 if is_ready else costs.prepare_s) + run.load_s
                 job, task = action.job, action.task
                 if in_place := run.suspended_on != "":
                     takes_s, run.suspended_on = 0.0, ""
@@ -377,11 +377,8 @@ class SimulatedExecutor:
                 self._change(run, task, started, (action.to, action.partition), takes_s)
                 continue
             if type(action) is Pause:
-                if not self._deferred(run, action.task, action) and not self._suspended(run, action):
-                    self._save(run)
-                    takes_s = costs.checkpoint_s + costs.stop_s
-                    left = JobPaused(self.now_s + takes_s, action.job, action.task, action.tier)
-                    self._change(run, action.task, left, None, takes_s)
+                if not self._deferred(run, action.task, action):
+                    self._pause(run, action)
                 continue
             match action:
                 case Resize(job, task, to, partition) if not self._deferred(run, task, action):
@@ -416,17 +413,22 @@ class SimulatedExecutor:
                 case _:
                     assert_never(action)
 
-    def _suspended(self, run: SimulatedJob, action: Pause) -> bool:
-        """Pause a job in memory: its process stops at once, and nothing is saved. False if it cannot be so."""
-        held = run.tenancies[action.task][0]
-        if action.tier is not Tier.MEMORY or not can_be_suspended(run.job, held):
-            return False
-        part = held.slices[0]
-        run.suspended_on = part.node
-        left = JobPaused(self.now_s, action.job, tier=action.tier, node=part.node, mem_mib=part.mem_mib)
+    def _pause(self, run: SimulatedJob, action: Pause) -> None:
+        """In memory its process stops at once. Else it ends: its state is saved, or what is unsaved is done again."""
+        held, job, tier, takes_s = run.tenancies[action.task][0], action.job, action.tier, run.truth.costs.stop_s
         self._advance(run)
-        self._change(run, action.task, left, None, 0.0)
-        return True
+        if tier is Tier.MEMORY and can_be_suspended(run.job, held):
+            part, takes_s = held.slices[0], 0.0
+            run.suspended_on = part.node
+            left = JobPaused(self.now_s, job, tier=tier, node=part.node, mem_mib=part.mem_mib)
+        elif tier is Tier.NONE and not action.task:
+            self._ready += run.dropped(self.now_s)
+            left = JobPaused(self.now_s + takes_s, job, tier=run.kept)
+        else:
+            self._save(run)
+            takes_s += run.truth.costs.checkpoint_s
+            left = JobPaused(self.now_s + takes_s, job, action.task, tier)
+        self._change(run, action.task, left, None, takes_s)
 
     def _store(self, run: SimulatedJob, action: Store) -> None:
         """A suspended process writes its state and ends, or only ends; what is on disk already is where it is."""
@@ -434,14 +436,15 @@ class SimulatedExecutor:
         takes_s = costs.checkpoint_s
         if is_suspended and tier is not Tier.MEMORY:
             run.suspended_on = ""
-            takes_s = costs.stop_s + (costs.checkpoint_s if tier is Tier.DISK else 0.0)
+            takes_s = costs.stop_s
             if tier is Tier.DISK:
                 self._save(run)
+                takes_s += costs.checkpoint_s
             else:
-                run.lose_work()
-                tier = Tier.DISK if run.saved_s else Tier.NONE
+                self._ready += run.dropped(self.now_s)
+                tier = run.kept
         elif not is_suspended and tier is Tier.MEMORY and run.job.kind is Kind.QUERY:
-            tier = Tier.DISK if run.saved_s else Tier.NONE
+            tier = run.kept
         self._later(StateStored(self.now_s + takes_s, action.job, tier))
 
     def _checkpoint(self, run: SimulatedJob, event: JobCheckpointed) -> None:

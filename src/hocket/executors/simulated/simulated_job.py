@@ -9,11 +9,19 @@ from hocket.executors.simulated.phases import LINK_BUSY, OBSERVED_ITERATIONS, Pl
 from hocket.executors.simulated.speed import Companion
 from hocket.executors.simulated.task_graph import Iteration
 from hocket.model.action import Action
-from hocket.model.event import EpochEnded, Event, JobCheckpointed, JobPrepared, PhasesObserved, ProgressReported
+from hocket.model.event import (
+    EpochEnded,
+    Event,
+    JobCheckpointed,
+    JobPrepared,
+    PhasesObserved,
+    ProgressReported,
+    WorkLost,
+)
 from hocket.model.job import Job
 from hocket.model.partition import Boundary, Holding, Partition
 from hocket.model.snapshot import demand_of
-from hocket.model.view import Use
+from hocket.model.view import Tier, Use
 from hocket.workloads.truth import Truth
 
 Place = tuple[Holding, Partition]
@@ -90,6 +98,23 @@ class SimulatedJob:
         self.done_s, self.iteration, self.saving = self.saved_s, None, None
         if truth.epochs and self.length is None:  # else they are the plan's, which it had
             self.epoch = int(self.saved_s / truth.run_s * truth.epochs + 1e-9) if truth.run_s else 0
+
+    def dropped(self, now_s: float) -> list[Event]:
+        """Give up what it has not saved, as it is paused; what is to be done again."""
+        lost_s, epochs = self.done_s - self.saved_s, self.epoch
+        self.lose_work()
+        why = "it was paused, and is sooner done again than kept"
+        return [WorkLost(now_s, self.job.id, round(lost_s, 3), epochs - self.epoch, why)] if lost_s > 0 else []
+
+    @property
+    def kept(self) -> Tier:
+        """Where its state is when its process has ended."""
+        return Tier.DISK if self.saved_s else Tier.NONE
+
+    @property
+    def load_s(self) -> float:
+        """What it takes to read its state, when it starts again."""
+        return self.truth.load_s if self.saved_s else 0.0
 
     def end_epochs(self, now_s: float, out: list[Event]) -> None:
         """Report the epochs that it has reached the end of, and after the first what it uses, if that differs."""

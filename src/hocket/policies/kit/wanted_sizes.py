@@ -11,8 +11,10 @@ from math import inf
 
 from msgspec import Struct
 
+from hocket.model.criterion import Duration
 from hocket.model.resources import Demand
 from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
 from hocket.policies.kit.job_outlooks import JobOutlook, machine_totals
 
 _REFUSED = 16  # jobs for which too little is left, after which no further ones are tried
@@ -39,16 +41,56 @@ class _Piece(Struct):
         self.cores -= replicas * demand.cores
 
 
-def wanted_sizes(snapshot: Snapshot, outlooks: dict[int, JobOutlook]) -> dict[int, int]:
+def jobs_with_a_share(snapshot: Snapshot, outlooks: dict[int, JobOutlook], least_share: float) -> frozenset[int]:
+    """Numbers of the jobs without a deadline in time that run whatever others need, those worth most first.
+
+    Together they have no more than this share of GPUs and of cores, but one job always. None where all jobs are so.
+    """
+    views = [view for view in snapshot.jobs.data().values() if not _has_deadline(view)]
+    if not least_share or not views or len(views) == len(snapshot.jobs):
+        return frozenset()
+    gpus, cores, _mem_mib = machine_totals(snapshot)
+    left = _Piece(snapshot.now_s, inf, least_share * gpus, least_share * cores)
+    found: list[int] = []
+    for view in sorted(views, key=lambda view: (-outlooks[view.number].worth, view.number)):
+        demand, size = view.job.demand, view.job.sizes[0]
+        if not _is_to_run(view) or size * demand.gpus > gpus or size * demand.cores > cores:
+            continue
+        if found and not left.has(demand, size):
+            break
+        left.take(demand, size)
+        found.append(view.number)
+    return frozenset(found)
+
+
+def _has_deadline(view: JobView) -> bool:
+    return isinstance(getattr(view.job.criterion, "deadline", None), Duration)
+
+
+def _is_to_run(view: JobView) -> bool:
+    """Has it a place, or may it get one?"""
+    return bool(view.size) or (not view.held and not view.verdict)
+
+
+def wanted_sizes(
+    snapshot: Snapshot, outlooks: dict[int, JobOutlook], first: frozenset[int] = frozenset()
+) -> dict[int, int]:
     """By number of the job, the size that it is to have now; 0 for those that are to wait, or have no hope.
 
-    Jobs without a deadline lose nothing by waiting, and get what is left now. Then each gets further sizes, where these
-    bring most. All nodes count as one.
+    Jobs without a deadline lose nothing by waiting, and get what is left now; but those in `first` have their smallest
+    size before all others. Then each gets further sizes, where these bring most. All nodes count as one.
     """
     demands = {view.number: view.job.demand for view in snapshot.jobs.data().values()}
+    smallest = {view.number: view.job.sizes[0] for view in snapshot.jobs.data().values()} if first else {}
     wanted = dict.fromkeys(demands, 0)
     gpus, cores, _mem_mib = machine_totals(snapshot)
-    line = sorted((o.until_s == inf, -o.worth, number) for number, o in outlooks.items() if o.worth >= 0)
+    for number in first:
+        wanted[number] = least = smallest[number]
+        gpus -= least * demands[number].gpus
+        cores -= least * demands[number].cores
+    line = sorted(
+        (o.until_s == inf, -o.worth, number) for number, o in outlooks.items() if o.worth >= 0 and number not in first
+    )
     last_s = max((o.until_s for o in outlooks.values() if o.until_s < inf), default=snapshot.now_s)
     free = [_Piece(snapshot.now_s, max(snapshot.now_s, last_s), gpus, cores)]
     now = _Piece(snapshot.now_s, inf, gpus, cores)
