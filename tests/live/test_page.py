@@ -472,7 +472,7 @@ VALUES: list[tuple[str, str, Any]] = [
     ("chart.js", "[m.goalOf('acc changes < 0.1%'), m.goalOf('for 2h'), m.goalOf('')]", [None, None, None]),
     ("chart.js", "m.niceSteps(0.13, 0.87, 3)", [0.5]),
     ("lanes.js", f"m.heldOverTime({SPANS}, 10, 30, 25).steps", [[10, 2], [15, 3], [20, 1]]),
-    ("lanes.js", f"[...m.sharedLanes({SHARED}, 0, 50, 45, 1).get('g')].map(([s, at]) => [s.job, at])", DIVIDED),
+    ("lanes.js", f"[...m.placesOf({SHARED}, 45, 1)].map(([s, at]) => [s.job, at])", DIVIDED),
     ("past.js", "[m.placeOf(15, [10, 20]), m.timeAt(5000, [10, 20])]", [5000, 15]),
     ("past.js", "m.words('JobSubmitted')", "job submitted"),
     ("past.js", "m.rangeOf([{from_s: 10}, {from_s: 12}], 13)", [10, 14]),

@@ -142,15 +142,16 @@ def shown(
     now_s: float,
     queue_reason: str,
     policy: BoundPolicy,
+    waits_for: str | None = None,
 ) -> dict[str, Any]:
     """All about one job, but for what may be secret; `policy` is the one that decides at present.
 
-    `use` is what it was last seen to use.
+    `use` is what it was last seen to use, `waits_for` what `why` says of it, if that was asked: it takes long to find.
     """
     observations = view.observations if view is not None else record.observations
     return {
         **asdict(row(record, view, snapshot, now_s, queue_reason)),
-        "waits_for": _wait(view, snapshot, now_s, queue_reason).words,
+        "waits_for": _wait(view, snapshot, now_s, queue_reason).words if waits_for is None else waits_for,
         "job": shown_spec(record.job),
         "failures": view.failures if view is not None else 0,
         "protected": view.protected_at(now_s) if view is not None else "",
