@@ -132,6 +132,9 @@ def test_a_job_shows_why_its_curve_its_story_and_its_log_as_it_grows(tab: Tab, c
     page.get_by_label("Search the log").fill("epoch 1")
     tab.awaits("document.querySelector('.log .current mark')?.textContent === 'epoch'")
     assert "of" in page.locator(".log [role=status]").inner_text()
+    assert "Memory in use" in page.locator(".facts").inner_text()
+    page.locator(".job header select").first.select_option("use mem_mib")
+    tab.awaits(f"/^Memory in use [(]MiB[)] over time, at last [0-9.]+$/.test({label})")
 
 
 @pytest.mark.slow
@@ -473,6 +476,7 @@ VALUES: list[tuple[str, str, Any]] = [
     ("chart.js", "m.niceSteps(0.13, 0.87, 3)", [0.5]),
     ("lanes.js", f"m.heldOverTime({SPANS}, 10, 30, 25).steps", [[10, 2], [15, 3], [20, 1]]),
     ("lanes.js", f"[...m.placesOf({SHARED}, 45, 1)].map(([s, at]) => [s.job, at])", DIVIDED),
+    ("job.js", "m.useOf({gpu: 0.35, cores: 1.5, cpu_s: NaN})", [["GPU in use", "35 %"], ["CPU in use", "1.5 cores"]]),
     ("past.js", "[m.placeOf(15, [10, 20]), m.timeAt(5000, [10, 20])]", [5000, 15]),
     ("past.js", "m.words('JobSubmitted')", "job submitted"),
     ("past.js", "m.rangeOf([{from_s: 10}, {from_s: 12}], 13)", [10, 14]),

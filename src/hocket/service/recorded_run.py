@@ -90,7 +90,7 @@ def _whole(
     for job_id in past.jobs:
         record, view = by_id[job_id], live.get(job_id)
         why = rows.why(record, view, snapshot, now_s, queue_reason)
-        shown = rows.shown(record, view, snapshot, {}, now_s, queue_reason, policy, why["waits_for"])
+        shown = rows.shown(record, view, snapshot, None, now_s, queue_reason, policy, why["waits_for"])
         shown["job"] = {key: value for key, value in shown["job"].items() if value not in ("", [], {}, None)}
         if view is None:
             shown["observations"] = []  # The curve has the course of all its time.

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from hocket.estimators import quality
+from hocket.executors.agents.usage_reports import UsageReports
 from hocket.model.curve import Point
 from hocket.model.job_spec import shown_spec
 from hocket.model.shortage import Shortages, Wait, wait_of
@@ -138,7 +139,7 @@ def shown(
     record: Record,
     view: JobView | None,
     snapshot: Snapshot,
-    use: dict[str, Any],
+    use: UsageReports | None,
     now_s: float,
     queue_reason: str,
     policy: BoundPolicy,
@@ -146,7 +147,8 @@ def shown(
 ) -> dict[str, Any]:
     """All about one job, but for what may be secret; `policy` is the one that decides at present.
 
-    `use` is what it was last seen to use, `waits_for` what `why` says of it, if that was asked: it takes long to find.
+    `use` is what jobs were seen to use, if that is known; `waits_for` what `why` says, if that was asked: it takes long
+    to find.
     """
     observations = view.observations if view is not None else record.observations
     return {
@@ -164,7 +166,8 @@ def shown(
         ],
         "predicted": predicted(record, view),
         "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
-        "use": use,
+        "use": {} if use is None else use.last(record.job.id),
+        "use_over_time": [] if use is None else use.over_time(record.job.id),
         "warnings": [
             *record.warnings,
             *([record.unseen] if record.unseen else []),
