@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -70,6 +71,10 @@ def tab(browser: Any, controller: LiveController) -> Iterator[Tab]:
     found.page.wait_for_selector(".tile")
     yield found
     found.close()
+
+
+def is_history(pid: str) -> bool:
+    return b"hocket.service.history_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def train(controller: LiveController, name: str) -> list[str]:
@@ -197,6 +202,9 @@ def test_a_job_is_checked_while_it_is_typed_and_submitted(tab: Tab, controller: 
 @pytest.mark.slow
 def test_the_past_is_shown_cycle_by_cycle_and_decision_by_decision(tab: Tab, controller: LiveController) -> None:
     page = tab.page
+    threads = Path(f"/proc/{controller.pid}/task")
+    started = lambda: [pid for found in threads.glob("*/children") for pid in found.read_text().split()]  # noqa: E731
+    awaited(lambda: any(is_history(pid) for pid in started()), "the past is ready before it is asked for")
     tab.go("/past")
     tab.awaits("/^#.past.[0-9]+$/.test(location.hash)")
     assert page.locator(".gpu.held").all_inner_texts() == ["net", "other"]
