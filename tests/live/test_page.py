@@ -31,6 +31,23 @@ VIEWS = {
     "/studies/sweep": ".study td",
 }  # fmt: skip
 HOSTILE = "<img src=x onerror=document.title='owned'> * [a] %2F"
+HOSTILE_WORDS = [
+    HOSTILE,
+    "<script>document.title = 'owned'</script>",
+    "</pre></textarea><svg onload=alert(1)>",
+    "\u202eesrever\u2066",
+    "\x07\x1b]0;owned\x07\x1b[31mred",
+    "javascript:document.title='owned'",
+    "'\"`$(true);",
+    "x" * 1_000_000,
+]
+TYPES = """typed => {
+    for (const name of ["owner", "until", "after", "env", "command", "name"]) {
+        const field = document.getElementById(`field-${name}`);
+        field.value = name === "command" ? typed : typed.slice(0, 5000);
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+}"""
 LAST_EPOCH = (
     "Math.max(...[...document.querySelectorAll('.line')].map(l => /epoch ([0-9]+)/.exec(l.textContent)?.[1] ?? 0))"
 )
@@ -389,6 +406,43 @@ def test_what_users_wrote_is_shown_as_text(tab: Tab, controller: LiveController)
         assert "owned · " not in page.title()
         assert "\u202e" not in page.locator("main").inner_text(), view
     assert "‹U+202E›<img" in page.locator(".study tbody").inner_text()
+
+
+def is_text(tab: Tab, about: str) -> None:
+    """Nothing that was typed has become an element, a title or a direction of writing."""
+    found = tab.page.evaluate("""() => ({
+        made: document.querySelectorAll("main :is(img, script, b:not(.bar b), iframe, svg, style), [onerror]").length,
+        title: document.title, text: document.querySelector("main").innerText,
+    })""")
+    assert found["made"] == 0, about
+    assert "owned" not in found["title"], about
+    assert not set(found["text"]) & set("\u202e\u2066\x00\x07\x1b"), about
+
+
+@pytest.mark.slow
+def test_what_is_typed_into_forms_is_told_as_text(tab: Tab) -> None:
+    page = tab.page
+    tab.go("/submit")
+    page.wait_for_selector("#field-command")
+    for typed in HOSTILE_WORDS:
+        with page.expect_response(lambda answer: "check=true" in answer.url):
+            page.evaluate(TYPES, typed)
+        tab.awaits("document.querySelector('.submit [role=status]').textContent !== ''")
+        if typed == HOSTILE:
+            tab.awaits("document.querySelector('.same').textContent.includes('<img src=x onerror=')")
+        is_text(tab, f"{typed[:40]!r} in the form")
+    tab.go("/whatif")
+    tab.awaits("document.querySelectorAll('#what-if-policy option').length > 30")
+    page.get_by_label("Policy").select_option("las")
+    page.get_by_text("Parameters").click()
+    for typed in HOSTILE_WORDS:
+        page.get_by_label("restart_s").fill(typed[:5000])
+        with page.expect_response(lambda answer: answer.request.method == "POST") as told:
+            page.get_by_role("button", name="Run").click()
+        assert told.value.status == 400
+        tab.awaits("document.querySelector('.what-if [role=status]').textContent.includes('restart_s')")
+        is_text(tab, f"{typed[:40]!r} as a parameter")
+    tab.errors = [error for error in tab.errors if "400" not in error]  # The browser's own word for that answer.
 
 
 @pytest.mark.slow
