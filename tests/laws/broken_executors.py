@@ -499,13 +499,13 @@ class hears_only_the_first_job_of_a_call(AgentExecutor):
 class never_looks_at_what_jobs_use(AgentExecutor):
     def _hear(self, report: Report, node: str, now_s: float) -> list[Event]:
         found = super()._hear(report, node, now_s)
-        self.usage.forget(report.run.job)
+        self._usage.forget(report.run.job)
         return found
 
 
 @breaks("what_a_job_uses_is_known_until_it_ends", "a job that is over uses {}")
 class remembers_what_ended_jobs_used(AgentExecutor):
     def _forget(self, job_id: str) -> None:
-        used, self.usage = self.usage, UsageReports()
+        used, self._usage = self._usage, UsageReports()
         super()._forget(job_id)
-        self.usage = used
+        self._usage = used

@@ -239,7 +239,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         engine = api.engine
         snapshot, waits = engine.snapshot, engine.catalogue.queue_reason
         view = snapshot.jobs.get(record.job.id)
-        found = rows.shown(record, view, snapshot, engine.executor.usage, engine.now_s(), waits, engine.policy)
+        found = rows.shown(record, view, snapshot, engine.executor, engine.now_s(), waits, engine.policy)
         return answer(visible_job(found | job_files(record, engine.sessions.folders()), token))
 
 

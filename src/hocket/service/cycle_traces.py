@@ -42,7 +42,11 @@ def trace_cycles(engine: Engine, environment: Mapping[str, str]) -> Callable[[],
     spans = _CycleSpans(provider.get_tracer("hocket", __version__), engine)
     engine.seen.append(spans.see)
     engine.timed.append(spans.time)
-    return provider.shutdown
+
+    def end() -> None:
+        provider.shutdown()
+
+    return end
 
 
 class _CycleSpans:

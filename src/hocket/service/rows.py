@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from hocket.control.ports import LiveExecutor
 from hocket.estimators import quality
-from hocket.executors.agents.usage_reports import UsageReports
 from hocket.model.curve import Point
 from hocket.model.job_spec import shown_spec
 from hocket.model.shortage import Shortages, Wait, wait_of
@@ -139,7 +139,7 @@ def shown(
     record: Record,
     view: JobView | None,
     snapshot: Snapshot,
-    use: UsageReports | None,
+    use: LiveExecutor | None,
     now_s: float,
     queue_reason: str,
     policy: BoundPolicy,
@@ -147,8 +147,8 @@ def shown(
 ) -> dict[str, Any]:
     """All about one job, but for what may be secret; `policy` is the one that decides at present.
 
-    `use` is what jobs were seen to use, if that is known; `waits_for` what `why` says, if that was asked: it takes long
-    to find.
+    `use` is asked what it was seen to use, if it is there; `waits_for` is what `why` says, if that was asked: it takes
+    long to find.
     """
     observations = view.observations if view is not None else record.observations
     return {
@@ -166,8 +166,8 @@ def shown(
         ],
         "predicted": predicted(record, view),
         "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
-        "use": {} if use is None else use.last(record.job.id),
-        "use_over_time": [] if use is None else use.over_time(record.job.id),
+        "use": {} if use is None else use.usage(record.job.id),
+        "use_over_time": [] if use is None else use.usage_over_time(record.job.id),
         "warnings": [
             *record.warnings,
             *([record.unseen] if record.unseen else []),

@@ -246,7 +246,7 @@ def reports_of_several_runs_may_come_in_any_order(under: ExecutorUnderTest) -> N
 
 
 def what_a_job_uses_is_known_until_it_ends(under: ExecutorUnderTest) -> None:
-    """`usage.last` is what a job's run reported last, of no other job, and nothing once the job is over."""
+    """`usage` gives what a job's run reported last, of no other job, and nothing once the job is over."""
     outbox = Outbox(under)
     with ExecutorHarness(under, "a", "b") as harness:
         harness.give("a", "n0", 0)
@@ -254,11 +254,11 @@ def what_a_job_uses_is_known_until_it_ends(under: ExecutorUnderTest) -> None:
         run = outbox.of("a", "started")[0].run
         for use in ({"cpu": 0.5, "mem_mib": 100.0}, {"cpu": 1.5, "mem_mib": 200.0}):
             _result(harness, harness.live.report([Report(run, 0, harness.now_s, "use", use)], "n0"))
-            harness.expect(use, harness.live.usage.last("a"), "it uses", "a")
-        harness.expect({}, harness.live.usage.last("b"), "a job that did not run uses", "b")
+            harness.expect(use, harness.live.usage("a"), "it uses", "a")
+        harness.expect({}, harness.live.usage("b"), "a job that did not run uses", "b")
         harness.tell(JobAsked(0.0, "a", Wish.STOP))
         harness.until(lambda: "a" not in harness.snapshot.jobs, "it ends", "a")
-        harness.expect({}, harness.live.usage.last("a"), "a job that is over uses", "a")
+        harness.expect({}, harness.live.usage("a"), "a job that is over uses", "a")
 
 
 def _one_after_the_other(some: list[Report], others: list[Report]) -> list[list[Report]]:
