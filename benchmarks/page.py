@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from bisect import bisect_right
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,14 @@ CATEGORIES = [
     "disabled-by-default-devtools.timeline",
     "disabled-by-default-devtools.timeline.frame",
 ]
+# What the browser calls its work on the main thread; parts of each other are left out.
+COSTS = (
+    ("scripts", ("FunctionCall", "EvaluateScript", "RunMicrotasks")),
+    ("style", ("UpdateLayoutTree",)),
+    ("layout", ("Layout",)),
+    ("painting", ("PrePaint", "Paint", "Layerize", "Commit")),
+    ("garbage", ("MajorGC", "MinorGC")),
+)
 WIDTH = {"width": 1280, "height": 900}
 
 
@@ -67,6 +76,9 @@ class AtRate(Struct, frozen=True):
     first: FirstView
     task_p99_ms: float  # of CPU time on the main thread, while it scrolls: a frame waits for one at most
     task_longest_ms: float
+    frame_cpu_p99_ms: float  # CPU time of the main thread between two frames that it made, while it scrolls
+    frame_cpu_longest_ms: float
+    costs_ms: dict[str, float]  # that CPU time in all, by what the browser did
     frame_p99_ms: float  # from one frame to the next, in wall time, while it scrolls
     frame_longest_ms: float
     frames: int
@@ -124,7 +136,7 @@ def at_rate(browser: Any, controller: Controller, rate: int, jobs: int, pages: i
     with Changes(controller, rate, jobs) as changes:
         page = opened(browser, controller)
         first = first_view(page, jobs)
-        tasks, frames = scrolling(browser, page)
+        tasks, frames, by_frame, costs = scrolling(browser, page)
         page_share = busy_share(page, seconds)
         page.context.close()
         shares = controller_shares(browser, controller, pages, seconds)
@@ -132,7 +144,8 @@ def at_rate(browser: Any, controller: Controller, rate: int, jobs: int, pages: i
     gaps = sorted(1000 * (b - a) for a, b in pairwise(sorted(frames)))
     tasks.sort()
     return AtRate(
-        rate, reached, first, quantile(tasks, 0.99), tasks[-1], quantile(gaps, 0.99), gaps[-1], len(frames),
+        rate, reached, first, quantile(tasks, 0.99), tasks[-1],
+        quantile(sorted(by_frame), 0.99), max(by_frame), costs, quantile(gaps, 0.99), gaps[-1], len(frames),
         page_share, shares[0], (shares[1] - shares[0]) / pages,
     )  # fmt: skip
 
@@ -180,8 +193,9 @@ def busy_share(page: Any, seconds: float) -> float:
     return (metrics_of(session)["TaskDuration"] - before) / (time.monotonic() - began)
 
 
-def scrolling(browser: Any, page: Any) -> tuple[list[float], list[float]]:
-    """Tasks of the main thread in milliseconds of CPU time, and when frames came in seconds, while the list scrolls."""
+def scrolling(browser: Any, page: Any) -> tuple[list[float], list[float], list[float], dict[str, float]]:
+    """While the list scrolls: tasks of the main thread in milliseconds of CPU time, when frames came in seconds, the
+    CPU time of the main thread by frame that it made, and what that was spent on."""
     box = page.locator(".virtual").bounding_box()
     page.mouse.move(box["x"] + 200, box["y"] + 200)
     browser.start_tracing(page=page, categories=CATEGORIES)
@@ -196,7 +210,16 @@ def scrolling(browser: Any, page: Any) -> tuple[list[float], list[float]]:
     # In CPU time: on a busy machine, what else runs would count.
     tasks = [e["tdur"] / 1000 for e in of_page if e["name"] == "RunTask" and e["tid"] == busiest[1] and "tdur" in e]
     frames = [e["ts"] / 1e6 for e in of_page if e["name"] == "DrawFrame"]
-    return tasks, frames
+    of_thread = [e for e in of_page if e["tid"] == busiest[1]]
+    made = sorted(e["ts"] for e in of_thread if e["name"] == "Commit")
+    by_frame = [0.0] * (len(made) + 1)
+    for e in of_thread:
+        if e["name"] == "RunTask" and "tdur" in e:
+            by_frame[bisect_right(made, e["ts"])] += e["tdur"] / 1000
+    costs = {
+        name: sum(e["tdur"] / 1000 for e in of_thread if e["name"] in kinds and "tdur" in e) for name, kinds in COSTS
+    }
+    return tasks, frames, by_frame[1:-1], costs
 
 
 def controller_shares(browser: Any, controller: Controller, pages: int, seconds: float) -> tuple[float, float]:
@@ -277,6 +300,12 @@ def text(found: PageFigures) -> str:
                 f"{at.task_p99_ms:.1f} ms",
                 f"longest {at.task_longest_ms:.1f} ms",
             ),
+            (
+                f"{events}: main thread by frame while scrolling, CPU, p99",
+                f"{at.frame_cpu_p99_ms:.1f} ms",
+                f"longest {at.frame_cpu_longest_ms:.1f} ms",
+            ),
+            (f"{events}: in all meanwhile", ", ".join(f"{name} {ms:.0f} ms" for name, ms in at.costs_ms.items()), ""),
             (
                 f"{events}: from frame to frame while scrolling, wall time, p99 of {at.frames:,}",
                 f"{at.frame_p99_ms:.1f} ms",

@@ -60,6 +60,7 @@ class TimeTravel(Struct, frozen=True):
     index_s: float  # to read the journal once, of the process's CPU time
     index_mib: float
     first: Times  # answer of a process that starts, with an index
+    first_of_a_page: Times  # the first answer while a page is open, for which the process stands ready
     any_position: Times
     next_position: Times
     density: Times
@@ -103,6 +104,12 @@ def measured(folder: Path, cycles: int, positions: int, command: str) -> TimeTra
             time.sleep(0.05)
         index_s = used_s(history)
     with closing(HistoryProcess(source)) as history:
+        history.start()
+        history.expect()
+        while not history._indexed:
+            time.sleep(0.05)
+        first_of_a_page = timed([lambda: asking(history)(drawn[0])])
+    with closing(HistoryProcess(source)) as history:
         ask = asking(history)
         first = timed([lambda: ask(drawn[0])])
         any_position = timed([lambda n=n: ask(n) for n in drawn[1:]])  # type: ignore[misc]
@@ -115,7 +122,7 @@ def measured(folder: Path, cycles: int, positions: int, command: str) -> TimeTra
     index_mib = sum(part.stat().st_size for part in folder.glob("history.db*")) / (1 << 20)
     alone, beside, asked = waits(store, source, last, positions * 4)
     return TimeTravel(
-        command, machine(), last, size / (1 << 20), live_jobs, index_s, index_mib, first,
+        command, machine(), last, size / (1 << 20), live_jobs, index_s, index_mib, first, first_of_a_page,
         any_position, next_position, density, from_the_beginning, worker_mib, alone, beside, asked,
     )  # fmt: skip
 
@@ -213,6 +220,7 @@ def text(found: TimeTravel) -> str:
         ("any position, at random", found.any_position),
         ("the next position", found.next_position),
         ("the first answer of a process that starts", found.first),
+        ("the first answer while a page is open", found.first_of_a_page),
         ("density of cycles, 200 buckets", found.density),
         ("the same positions, folded from the beginning", found.from_the_beginning),
         ("a submission waits, alone", found.alone),

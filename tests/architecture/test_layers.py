@@ -49,6 +49,7 @@ HEAVY = {
         "executors/inprocess",
         "executors/simulated",
     ),
+    "opentelemetry": ("service",),
     "optuna": ("learn", "tune"),
     "pandas": ("runtimes/query",),
     "psycopg": ("control/journal", "testing"),

@@ -12,7 +12,7 @@ import pytest
 # typer has pydantic read every value and brings a Markdown parser (markdown_it, pygments, attr) for each help page.
 HEAVY = {
     "attr", "duckdb", "fastapi", "highspy", "hypothesis", "kubernetes", "markdown_it", "matplotlib", "numba", "numpy",
-    "pydantic", "pygments", "pyspark", "ray", "scipy", "sqlite3", "torch", "uvicorn",
+    "opentelemetry", "pydantic", "pygments", "pyspark", "ray", "scipy", "sqlite3", "torch", "uvicorn",
 }  # fmt: skip
 
 PROGRAM = """

@@ -18,6 +18,7 @@ from hocket.control.ports import Facts
 from hocket.executors.agents.executor import AgentExecutor
 from hocket.executors.agents.run_numbers import present
 from hocket.executors.agents.sessions import Sessions
+from hocket.executors.agents.usage_reports import UsageReports
 from hocket.executors.simulated import SimulatedExecutor
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Resize, Resume, Start, Store
 from hocket.model.event import (
@@ -496,13 +497,15 @@ class hears_only_the_first_job_of_a_call(AgentExecutor):
 
 @breaks("what_a_job_uses_is_known_until_it_ends", "it uses {'cpu'")
 class never_looks_at_what_jobs_use(AgentExecutor):
-    def usage(self, job_id: str) -> dict[str, Any]:
-        return {}
+    def _hear(self, report: Report, node: str, now_s: float) -> list[Event]:
+        found = super()._hear(report, node, now_s)
+        self._usage.forget(report.run.job)
+        return found
 
 
 @breaks("what_a_job_uses_is_known_until_it_ends", "a job that is over uses {}")
 class remembers_what_ended_jobs_used(AgentExecutor):
     def _forget(self, job_id: str) -> None:
-        used = dict(self._use)
+        used, self._usage = self._usage, UsageReports()
         super()._forget(job_id)
-        self._use |= used
+        self._usage = used

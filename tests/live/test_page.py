@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -30,6 +31,23 @@ VIEWS = {
     "/studies/sweep": ".study td",
 }  # fmt: skip
 HOSTILE = "<img src=x onerror=document.title='owned'> * [a] %2F"
+HOSTILE_WORDS = [
+    HOSTILE,
+    "<script>document.title = 'owned'</script>",
+    "</pre></textarea><svg onload=alert(1)>",
+    "\u202eesrever\u2066",
+    "\x07\x1b]0;owned\x07\x1b[31mred",
+    "javascript:document.title='owned'",
+    "'\"`$(true);",
+    "x" * 1_000_000,
+]
+TYPES = """typed => {
+    for (const name of ["owner", "until", "after", "env", "command", "name"]) {
+        const field = document.getElementById(`field-${name}`);
+        field.value = name === "command" ? typed : typed.slice(0, 5000);
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+}"""
 LAST_EPOCH = (
     "Math.max(...[...document.querySelectorAll('.line')].map(l => /epoch ([0-9]+)/.exec(l.textContent)?.[1] ?? 0))"
 )
@@ -70,6 +88,10 @@ def tab(browser: Any, controller: LiveController) -> Iterator[Tab]:
     found.page.wait_for_selector(".tile")
     yield found
     found.close()
+
+
+def is_history(pid: str) -> bool:
+    return b"hocket.service.history_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def train(controller: LiveController, name: str) -> list[str]:
@@ -132,6 +154,9 @@ def test_a_job_shows_why_its_curve_its_story_and_its_log_as_it_grows(tab: Tab, c
     page.get_by_label("Search the log").fill("epoch 1")
     tab.awaits("document.querySelector('.log .current mark')?.textContent === 'epoch'")
     assert "of" in page.locator(".log [role=status]").inner_text()
+    assert "Memory in use" in page.locator(".facts").inner_text()
+    page.locator(".job header select").first.select_option("use mem_mib")
+    tab.awaits(f"/^Memory in use [(]MiB[)] over time, at last [0-9.]+$/.test({label})")
 
 
 @pytest.mark.slow
@@ -194,6 +219,9 @@ def test_a_job_is_checked_while_it_is_typed_and_submitted(tab: Tab, controller: 
 @pytest.mark.slow
 def test_the_past_is_shown_cycle_by_cycle_and_decision_by_decision(tab: Tab, controller: LiveController) -> None:
     page = tab.page
+    threads = Path(f"/proc/{controller.pid}/task")
+    started = lambda: [pid for found in threads.glob("*/children") for pid in found.read_text().split()]  # noqa: E731
+    awaited(lambda: any(is_history(pid) for pid in started()), "the past is ready before it is asked for")
     tab.go("/past")
     tab.awaits("/^#.past.[0-9]+$/.test(location.hash)")
     assert page.locator(".gpu.held").all_inner_texts() == ["net", "other"]
@@ -380,6 +408,43 @@ def test_what_users_wrote_is_shown_as_text(tab: Tab, controller: LiveController)
     assert "‹U+202E›<img" in page.locator(".study tbody").inner_text()
 
 
+def is_text(tab: Tab, about: str) -> None:
+    """Nothing that was typed has become an element, a title or a direction of writing."""
+    found = tab.page.evaluate("""() => ({
+        made: document.querySelectorAll("main :is(img, script, b:not(.bar b), iframe, svg, style), [onerror]").length,
+        title: document.title, text: document.querySelector("main").innerText,
+    })""")
+    assert found["made"] == 0, about
+    assert "owned" not in found["title"], about
+    assert not set(found["text"]) & set("\u202e\u2066\x00\x07\x1b"), about
+
+
+@pytest.mark.slow
+def test_what_is_typed_into_forms_is_told_as_text(tab: Tab) -> None:
+    page = tab.page
+    tab.go("/submit")
+    page.wait_for_selector("#field-command")
+    for typed in HOSTILE_WORDS:
+        with page.expect_response(lambda answer: "check=true" in answer.url):
+            page.evaluate(TYPES, typed)
+        tab.awaits("document.querySelector('.submit [role=status]').textContent !== ''")
+        if typed == HOSTILE:
+            tab.awaits("document.querySelector('.same').textContent.includes('<img src=x onerror=')")
+        is_text(tab, f"{typed[:40]!r} in the form")
+    tab.go("/whatif")
+    tab.awaits("document.querySelectorAll('#what-if-policy option').length > 30")
+    page.get_by_label("Policy").select_option("las")
+    page.get_by_text("Parameters").click()
+    for typed in HOSTILE_WORDS:
+        page.get_by_label("restart_s").fill(typed[:5000])
+        with page.expect_response(lambda answer: answer.request.method == "POST") as told:
+            page.get_by_role("button", name="Run").click()
+        assert told.value.status == 400
+        tab.awaits("document.querySelector('.what-if [role=status]').textContent.includes('restart_s')")
+        is_text(tab, f"{typed[:40]!r} as a parameter")
+    tab.errors = [error for error in tab.errors if "400" not in error]  # The browser's own word for that answer.
+
+
 @pytest.mark.slow
 def test_a_reader_sees_and_changes_nothing_and_signs_out(browser: Any, controller: LiveController) -> None:
     token = controller.types("token", "create", "wall", "--role", "read").stdout.strip()
@@ -472,7 +537,8 @@ VALUES: list[tuple[str, str, Any]] = [
     ("chart.js", "[m.goalOf('acc changes < 0.1%'), m.goalOf('for 2h'), m.goalOf('')]", [None, None, None]),
     ("chart.js", "m.niceSteps(0.13, 0.87, 3)", [0.5]),
     ("lanes.js", f"m.heldOverTime({SPANS}, 10, 30, 25).steps", [[10, 2], [15, 3], [20, 1]]),
-    ("lanes.js", f"[...m.sharedLanes({SHARED}, 0, 50, 45, 1).get('g')].map(([s, at]) => [s.job, at])", DIVIDED),
+    ("lanes.js", f"[...m.placesOf({SHARED}, 45, 1)].map(([s, at]) => [s.job, at])", DIVIDED),
+    ("job.js", "m.useOf({gpu: 0.35, cores: 1.5, cpu_s: NaN})", [["GPU in use", "35 %"], ["CPU in use", "1.5 cores"]]),
     ("past.js", "[m.placeOf(15, [10, 20]), m.timeAt(5000, [10, 20])]", [5000, 15]),
     ("past.js", "m.words('JobSubmitted')", "job submitted"),
     ("past.js", "m.rangeOf([{from_s: 10}, {from_s: 12}], 13)", [10, 14]),

@@ -12,11 +12,21 @@ if TYPE_CHECKING:
 def write_page(journal: ReadableJournal, folder: Path) -> Path:
     """Write the page of a journal's run; gives the file to open. Raises JournalError and OSError."""
     from hocket.cli.terminal.output_files import whole
+    from hocket.cli.terminal.progress import watching
     from hocket.service.page_export import page_with
     from hocket.service.recorded_run import recorded_run
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"
+    reached = 0
+
+    def seen(number: int) -> None:
+        nonlocal reached
+        reached = number
+
+    with watching("page", len(journal), lambda: reached, "cycles"):
+        run = recorded_run(journal, seen)
+        text = page_with(run)
     with whole(path) as out:
-        out.write(page_with(recorded_run(journal)))
+        out.write(text)
     return path

@@ -210,6 +210,9 @@ class LiveExecutor(Executor, Protocol):
     def usage(self, job_id: str) -> dict[str, Any]:
         """The last measured use of a job; empty if unknown."""
 
+    def usage_over_time(self, job_id: str) -> list[dict[str, float]]:
+        """The same at some moments since it first ran, oldest first, each with its `at_s`."""
+
     def unwritten_s(self) -> float:
         """The age of the oldest `post` or `report` that is not in the journal yet; 0 if there is none."""
 

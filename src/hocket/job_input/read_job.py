@@ -26,6 +26,7 @@ from hocket.model.job_spec import FIELDS, SpecError, SpecField
 
 SECRET_LIMIT = 1 << 16  # bytes
 _REQUIREMENTS_LIMIT = 1 << 20  # bytes
+_LINE_LIMIT = 32_768  # characters of a command that is said as one line
 _BY_NAME = {field.name: field for field in FIELDS}
 _BY_API_NAME = {field.api: field for field in FIELDS}
 NAMES = tuple(_BY_NAME)
@@ -391,6 +392,8 @@ def _words(value: object) -> list[str]:
     import shlex
 
     if isinstance(value, str):
+        if len(value) > _LINE_LIMIT:  # To part it takes time as the square of a word's length.
+            raise BadValue(f"a line of at most {_LINE_LIMIT:,} characters, or a list of words", value)
         try:
             return shlex.split(value)
         except ValueError:

@@ -56,8 +56,11 @@ export function sized(canvas, width, height) {
 
 /** Colours of the style sheet by name, for canvases. */
 export function palette() {
-  const style = getComputedStyle(document.documentElement);
-  return (name) => style.getPropertyValue(`--${name}`).trim();
+  const [style, known] = [getComputedStyle(document.documentElement), new Map()];
+  return (name) => {
+    if (!known.has(name)) known.set(name, style.getPropertyValue(`--${name}`).trim());
+    return known.get(name);
+  };
 }
 
 /** A short message that goes away by itself, with a button if something can be done about it. */

@@ -13,6 +13,8 @@ const EVERY_MS = 1000; // at most so often is it asked for again while it change
 const REST_MS = 5000; // and so often while it does not
 const WISHES = { pause: "Pause", resume: "Resume", stop: "Stop" };
 const MOST_POINTS = 2000;
+// As agents report it: name, label, unit, factor; over time if it is no sum of all of it.
+const USE = [["gpu", "GPU in use", "%", 100], ["gpu_mem_mib", "GPU memory", "MiB", 1], ["cores", "CPU in use", "cores", 1], ["mem_mib", "Memory in use", "MiB", 1], ["cpu_s", "CPU time", "s", 1]];
 
 export class JobView {
   constructor(store, id) {
@@ -156,10 +158,13 @@ export class JobView {
     for (const seen of [...this._job.curve, ...this._job.observations]) this.points.set(seen.at_s, seen);
     if (this.points.size > MOST_POINTS) this.points = new Map([...this.points].filter((_, n) => n % 2 === 0));
     this.log.setAttempts(this._job.attempt_list.map((attempt) => attempt.number));
-    const names = [...new Set([...this.points.values()].flatMap((seen) => Object.keys(seen.metrics)))];
+    const metrics = [...new Set([...this.points.values()].flatMap((seen) => Object.keys(seen.metrics)))];
+    const uses = USE.filter(([name]) => name !== "cpu_s" && this._job.use_over_time.some((seen) => name in seen));
+    const names = [...metrics, ...uses.map(([name]) => `use ${name}`)];
     if (String(names) !== this._names) {
       this._names = String(names);
-      fill(this.metrics, names.map((name) => h("option", { value: name }, name)));
+      const group = (label, options) => options.length ? h("optgroup", { label }, options.map(([value, text]) => h("option", { value }, text))) : null;
+      fill(this.metrics, group("Metrics", metrics.map((name) => [name, name])), group("Use", uses.map(([name, label, unit]) => [`use ${name}`, `${label} (${unit})`])));
       this.metrics.hidden = names.length === 0;
       if (!names.includes(this.metric)) this.metric = names.find((name) => name === goalOf(this._job.until)?.metric) ?? names[0] ?? "";
       this.metrics.value = this.metric;
@@ -202,14 +207,15 @@ export class JobView {
     const end_s = row.ended_s ?? this.store.now_s();
     chart.range = [row.submitted_s, Math.max(end_s, row.submitted_s + 1)];
     chart.now_s = end_s;
-    chart.metric = this.metric;
     const goal = goalOf(row.until);
     chart.goal = goal !== null && goal.metric === this.metric ? goal : null;
     chart.attempts = this._job?.attempt_list ?? [];
-    chart.points = [...this.points.values()]
-      .filter((seen) => Number.isFinite(seen.metrics[this.metric]))
-      .map((seen) => ({ at_s: seen.at_s, value: seen.metrics[this.metric], epoch: seen.epoch, step: seen.step }))
-      .sort((a, b) => a.at_s - b.at_s);
+    const [use, label, unit, factor] = USE.find(([name]) => this.metric === `use ${name}`) ?? [];
+    chart.metric = use ? `${label} (${unit})` : this.metric;
+    const seen = use
+      ? (this._job?.use_over_time ?? []).map((each) => ({ at_s: each.at_s, value: factor * each[use] }))
+      : [...this.points.values()].map(({ at_s, epoch, step, metrics }) => ({ at_s, value: metrics[this.metric], epoch, step }));
+    chart.points = seen.filter(({ value }) => Number.isFinite(value)).sort((a, b) => a.at_s - b.at_s);
     const last = chart.points[chart.points.length - 1];
     const foreseen = last && chart.goal && !isOver(row) ? this._job?.predicted ?? [] : [];
     const most_s = end_s + Math.max(end_s - row.submitted_s, 60); // Else what was is squeezed by what may be.
@@ -217,7 +223,7 @@ export class JobView {
     if (chart.predicted.length) chart.range[1] = Math.max(chart.range[1], chart.predicted[chart.predicted.length - 1].at_s);
     const end = chart.predicted[chart.predicted.length - 1];
     const expected = end ? `, believed to be ${number(end.value)} ± ${number(1.96 * end.sd)} at ${clock(end.at_s)}` : "";
-    chart.canvas.setAttribute("aria-label", last ? `${this.metric} over time, at last ${number(last.value)}${chart.goal ? `, goal ${chart.goal.said}` : ""}${expected}` : "Attempts over time");
+    chart.canvas.setAttribute("aria-label", last ? `${chart.metric} over time, at last ${number(last.value)}${chart.goal ? `, goal ${chart.goal.said}` : ""}${expected}` : "Attempts over time");
     chart.draw();
   }
 }
@@ -230,11 +236,8 @@ function storyKind(what) {
 }
 
 /** What a job was last measured to use. */
-function useOf(use) {
-  const names = { cores: ["CPU in use", "cores"], mem_mib: ["Memory in use", "MiB"], cpu_s: ["CPU time", "s"], gpus: ["GPUs busy", ""] };
-  return Object.entries(names)
-    .filter(([name]) => Number.isFinite(use[name]))
-    .map(([name, [label, unit]]) => [label, `${number(use[name])} ${unit}`]);
+export function useOf(use) {
+  return USE.filter(([name]) => Number.isFinite(use[name])).map(([name, label, unit, factor]) => [label, `${number(factor * use[name])} ${unit}`]);
 }
 
 function quoted(word) {

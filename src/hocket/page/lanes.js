@@ -44,7 +44,7 @@ export class Lanes {
     this.spacer = h("div", { class: "lanes-spacer" }, this.canvas);
     this.scroll = h("div", { class: "lanes", tabindex: "0", role: "group", "aria-label": "Lanes; left and right move in time, up and down choose a job, Enter opens it" }, this.spacer);
     this.element = h("div", { class: "lanes-frame" }, this.scroll, this.tip);
-    this.scroll.addEventListener("scroll", () => this.draw(), { passive: true });
+    this.scroll.addEventListener("scroll", () => this._seen && this._paint(), { passive: true });
     this.scroll.addEventListener("keydown", (event) => this._onKey(event));
     this.canvas.addEventListener("pointermove", (event) => this._onMove(event));
     this.canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
@@ -94,12 +94,32 @@ export class Lanes {
     this._layout = layout;
     this.spacer.style.height = `${layout.height + TOP}px`; // The frame is as high as this, up to its limit.
     const inner = this.scroll.clientWidth;
-    const context = sized(this.canvas, inner, this.scroll.clientHeight);
-    const colour = palette();
     const left = inner < 600 ? 72 : 130;
     const [from_s, until_s] = this.range();
-    const frame = { from_s, until_s, left, width: inner - left - 8, top: 0, height: this.scroll.clientHeight };
-    this._frame = frame;
+    this._frame = { from_s, until_s, left, width: inner - left - 8, top: 0, height: this.scroll.clientHeight, inner };
+    this._see(from_s, until_s);
+    this._paint();
+  }
+
+  /** What is to be drawn of this time, of all GPUs: to scroll needs nothing of it anew. */
+  _see(from_s, until_s) {
+    const now_s = this.store.now_s();
+    this._seen = { now_s, byGpu: new Map(), held: heldOverTime(this.store.spans.values(), from_s, until_s, now_s) };
+    for (const span of this.store.spans.values()) {
+      if ((span.until_s ?? now_s) < from_s || span.from_s > until_s) continue;
+      for (const gpu of span.gpus) {
+        const there = this._seen.byGpu.get(gpu);
+        if (there === undefined) this._seen.byGpu.set(gpu, [span]);
+        else there.push(span);
+      }
+    }
+  }
+
+  _paint() {
+    const { _frame: frame, _layout: layout } = this;
+    const { inner } = frame;
+    const context = sized(this.canvas, inner, frame.height);
+    const colour = palette();
     drawAxis(context, colour, frame);
     const offset = TOP - this.scroll.scrollTop;
     context.save();
@@ -111,7 +131,7 @@ export class Lanes {
     context.restore();
     this._drawUtilisation(context, colour);
     if (this.end_s === null) {
-      const now = Math.round(this._x(this.store.now_s())) + 0.5;
+      const now = Math.round(this._x(this._seen.now_s)) + 0.5;
       context.strokeStyle = colour("accent");
       context.beginPath();
       context.moveTo(now, AXIS);
@@ -176,30 +196,25 @@ export class Lanes {
       if (!this._inSight(row, offset)) continue;
       row.node.gpus.forEach((gpu, n) => lanes.set(`${row.node.id}:${gpu.index}`, [row.y + offset + n * row.lane, row.lane]));
     }
-    const [from_s, until_s] = this.range();
-    const now_s = this.store.now_s();
+    const { now_s, byGpu } = this._seen;
     this._boxes = [];
     const pixel_s = this.window_s / Math.max(this._frame.width, 1);
-    const shared = sharedLanes(this.store.spans.values(), from_s, until_s, now_s, 2 * pixel_s);
     context.textAlign = "left";
     context.textBaseline = "middle";
     context.font = "11px system-ui, sans-serif";
-    for (const span of this.store.spans.values()) {
-      const end_s = span.until_s ?? now_s;
-      if (end_s < from_s || span.from_s > until_s) continue;
-      const hue = hueOf(this.by === "owner" ? span.owner : span.job);
-      for (const gpu of span.gpus) {
-        const lane = lanes.get(gpu);
-        if (lane === undefined) continue;
-        let [y, height] = lane;
-        const [place, places] = shared.get(gpu)?.get(span) ?? [0, 1];
-        height /= places;
-        y += place * height;
+    for (const [gpu, [top, lane]] of lanes) {
+      const held = byGpu.get(gpu) ?? [];
+      const shared = placesOf(held, now_s, 2 * pixel_s);
+      for (const span of held) {
+        const [place, places] = shared.get(span) ?? [0, 1];
+        const height = lane / places;
         const gap = height >= 6 ? 2 : height >= 2.5 ? 0.5 : 0;
-        this._drawSpan(context, colour, span, hue, this._x(span.from_s), y, this._x(end_s), height - gap, end_s);
+        const end_s = span.until_s ?? now_s;
+        const hue = hueOf(this.by === "owner" ? span.owner : span.job);
+        this._drawSpan(context, colour, span, hue, this._x(span.from_s), top + place * height, this._x(end_s), height - gap, end_s);
       }
     }
-    if (this.end_s === null) this._drawAhead(context, colour, lanes, now_s, until_s);
+    if (this.end_s === null) this._drawAhead(context, colour, lanes, now_s, this._frame.until_s);
   }
 
   /** What is to come: how long a job is believed to hold its GPUs, in outline, and which GPUs are planned for which job next. */
@@ -255,25 +270,24 @@ export class Lanes {
 
   /** How many GPUs were held, over the same time. */
   _drawUtilisation(context, colour) {
-    const { left, width } = this._frame;
-    const [from_s, until_s] = this.range();
+    const { left, width, until_s } = this._frame;
     const capacity = this.store.nodes.reduce((sum, node) => sum + (node.up ? node.gpus.length : 0), 0);
     const [top, bottom] = [AXIS + 2, AXIS + UTILISATION];
-    const { steps, most } = heldOverTime(this.store.spans.values(), from_s, until_s, this.store.now_s());
+    const { steps, most } = this._seen.held;
     const full = Math.max(capacity, most, 1);
     const y = (held) => bottom - ((bottom - top) * held) / full;
     context.fillStyle = colour("bg-card");
     context.fillRect(0, AXIS - 2, left - 2, UTILISATION + 6);
     context.beginPath();
     context.moveTo(left, bottom);
-    let held = 0;
+    let [held, before] = [0, -1];
     for (const [at_s, next] of steps) {
       const x = this._x(at_s);
-      context.lineTo(x, y(held));
+      if (x - before >= 0.5) context.lineTo((before = x), y(held)); // Within a pixel, upright lines are enough.
       context.lineTo(x, y(next));
       held = next;
     }
-    const last = this._x(Math.min(until_s, this.store.now_s()));
+    const last = this._x(Math.min(until_s, this._seen.now_s));
     context.lineTo(last, y(held));
     context.lineTo(last, bottom);
     context.closePath();
@@ -394,35 +408,19 @@ export class Lanes {
   }
 }
 
-/** GPU → span → [place, places]: jobs that held a GPU at the same time, for longer than `least_s`, divide its lane. */
-export function sharedLanes(spans, from_s, until_s, now_s, least_s) {
-  const ends = (span) => span.until_s ?? Math.max(now_s, span.from_s);
-  const byGpu = new Map();
-  for (const span of spans) {
-    if (ends(span) < from_s || span.from_s > until_s) continue;
-    for (const gpu of span.gpus) {
-      const there = byGpu.get(gpu);
-      if (there === undefined) byGpu.set(gpu, [span]);
-      else there.push(span);
-    }
-  }
-  const found = new Map();
-  for (const [gpu, held] of byGpu) {
-    if (held.length < 2) continue;
-    held.sort((a, b) => a.from_s - b.from_s);
-    let [free_s, end_s] = [[], -Infinity]; // when each place of those that overlap is free, and when all are
-    const placed = held.map((span) => {
-      if (span.from_s >= end_s - least_s) free_s = [];
-      let place = free_s.findIndex((at_s) => at_s - least_s <= span.from_s);
-      if (place < 0) place = free_s.length;
-      free_s[place] = ends(span);
-      end_s = Math.max(...free_s);
-      return [span, place, free_s];
-    });
-    const divided = placed.filter(([, , places]) => places.length > 1);
-    if (divided.length) found.set(gpu, new Map(divided.map(([span, place, places]) => [span, [place, places.length]])));
-  }
-  return found;
+/** Span → [place, places]: jobs that held a GPU at the same time, for longer than `least_s`, divide its lane. */
+export function placesOf(held, now_s, least_s) {
+  if (held.length < 2) return new Map();
+  let [free_s, end_s] = [[], -Infinity]; // when each place of those that overlap is free, and when all are
+  const placed = [...held].sort((a, b) => a.from_s - b.from_s).map((span) => {
+    if (span.from_s >= end_s - least_s) free_s = [];
+    let place = free_s.findIndex((at_s) => at_s - least_s <= span.from_s);
+    if (place < 0) place = free_s.length;
+    free_s[place] = span.until_s ?? Math.max(now_s, span.from_s);
+    end_s = Math.max(...free_s);
+    return [span, place, free_s];
+  });
+  return new Map(placed.filter(([, , places]) => places.length > 1).map(([span, place, places]) => [span, [place, places.length]]));
 }
 
 /** How many GPUs were held when: [time, from then on], and the most at any time. */

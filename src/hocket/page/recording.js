@@ -26,7 +26,7 @@ export class RecordedRun {
     this.isSimulated = data.is_simulated;
     this.title = data.title;
     this._jobs = new Map(data.jobs.map((job) => [job.id, job]));
-    this._rows = data.jobs.map(({ job, why, curve, observations, attempt_list, warnings, use, ...row }) => row);
+    this._rows = data.jobs.map(({ job, why, curve, observations, attempt_list, warnings, use, use_over_time, ...row }) => row);
     this._frames = []; // state of every so many decisions
     this._at = -1; // the decision that the state is of
   }

@@ -149,7 +149,7 @@ def make_app(
     direct["POST", "/v1/jobs"] = _directly(add_submission(app, api))
     _add_jobs(app, api)
     _add_owners(app, api)
-    _add_cluster(app, api)
+    _add_cluster(app, api, history)
     _add_metrics(app, metrics)
     add_history(app, history)
     add_whatif(app, api, whatif)
@@ -239,9 +239,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         engine = api.engine
         snapshot, waits = engine.snapshot, engine.catalogue.queue_reason
         view = snapshot.jobs.get(record.job.id)
-        found = rows.shown(
-            record, view, snapshot, engine.executor.usage(record.job.id), engine.now_s(), waits, engine.policy
-        )
+        found = rows.shown(record, view, snapshot, engine.executor, engine.now_s(), waits, engine.policy)
         return answer(visible_job(found | job_files(record, engine.sessions.folders()), token))
 
 
@@ -312,7 +310,7 @@ def _add_owners(app: FastAPI, api: Api) -> None:
         return answer(await run_in_threadpool(owner_row, api.engine.snapshot, owner_id))
 
 
-def _add_cluster(app: FastAPI, api: Api) -> None:
+def _add_cluster(app: FastAPI, api: Api, history: HistoryProcess | None) -> None:
     @app.get("/v1/health")
     async def health() -> Response:  # It waits for no thread.
         """Is it there?"""
@@ -382,7 +380,15 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         token = caller(request)
         told = None if sees_all_rows(token) else lambda record: api.change(record, token)
         is_valid = request.scope.get(IS_VALID, lambda: api.tokens.is_valid(token))
-        found = api.broadcast.listen(told, is_valid)
+        is_page = IS_VALID in request.scope
+
+        def goes_on() -> bool:
+            if is_page and history is not None:
+                history.expect()
+            return bool(is_valid())
+
+        goes_on()
+        found = api.broadcast.listen(told, goes_on)
         return StreamingResponse(found, media_type="text/event-stream")
 
     @app.post("/v1/down", openapi_extra=body_of({"type": "object", "properties": {"grace_s": {"type": "number"}}}))

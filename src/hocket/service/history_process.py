@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from threading import Event as Flag
 from threading import Lock, Thread
 from time import monotonic
@@ -21,7 +22,8 @@ from hocket.service.tokens import HOME, Role, Token
 _log = logging.getLogger("hocket.service")
 _PATIENCE_S = 60.0  # for an answer; the process may have to start first
 _LEAVE_S = 5.0  # for it to end
-_EVERY_S = 30.0  # between looks whether there are many cycles that are not indexed
+_EVERY_S = 30.0  # between looks whether there are many cycles that are not indexed, or a page is open
+_NEVER_S = 1e11  # No cycle is so late: nothing is counted.
 _BEHIND = 5000  # cycles that are not indexed, after which that is done before they are asked for
 
 
@@ -39,16 +41,24 @@ class HistoryProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
         self._indexed = 0
-        self._over = Flag()
+        self._over, self._wakes = Flag(), Flag()
+        self._expected_s = -inf  # when a page was last known to be open
         self._thread = Thread(target=self._keep_up, name="history", daemon=True)
 
     def start(self) -> None:
         """Have it index cycles as they come, from now on: a few thousand at a time."""
         self._thread.start()
 
+    def expect(self) -> None:
+        """A page is open, which may ask soon: have the process ready, for to start it takes as long as many answers."""
+        before, self._expected_s = self._expected_s, monotonic()
+        if self._expected_s - before > _EVERY_S:
+            self._wakes.set()
+
     def close(self) -> None:
         """End it."""
         self._over.set()
+        self._wakes.set()
         with self._lock:
             self._end()
         if self._thread.is_alive():
@@ -127,11 +137,15 @@ class HistoryProcess:
 
     def _keep_up(self) -> None:
         anyone = Token(HOME, Role.ADMIN, "")
-        while not self._over.wait(_EVERY_S):
-            if self._cycles() - self._indexed < _BEHIND:
+        while True:
+            self._wakes.wait(_EVERY_S)
+            self._wakes.clear()
+            if self._over.is_set():
+                return
+            if self._cycles() - self._indexed < _BEHIND and monotonic() - self._expected_s > _EVERY_S:
                 continue
             try:
-                self.ask(HistoryRequest(anyone, buckets=1))
+                self.ask(HistoryRequest(anyone, buckets=1, since_s=_NEVER_S))
             except HistoryUnavailable as error:
                 if not self._over.is_set():
                     _log.warning("%s", error)

@@ -7,7 +7,8 @@ happened and not with how many jobs there are; texts stand in one table (`page/r
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Protocol
 
 from msgspec.structs import asdict
@@ -41,6 +42,9 @@ class ReadableJournal(Protocol):
     def name(self) -> str:
         """How messages call it."""
 
+    def __len__(self) -> int:
+        """The number of its last cycle."""
+
     def after(self, number: int) -> Iterator[Cycle]:
         """The cycles that follow the first `number`."""
 
@@ -51,20 +55,19 @@ class ReadableJournal(Protocol):
         """What is kept of jobs that ended before that."""
 
 
-def recorded_run(journal: ReadableJournal) -> dict[str, Any]:
-    """All that the page shows of a run. Raises JournalError."""
+def recorded_run(journal: ReadableJournal, seen: Callable[[int], None] = lambda _number: None) -> dict[str, Any]:
+    """All that the page shows of a run; `seen` is told the number of each cycle. Raises JournalError."""
     begun = journal.beginning()
     fold = HistoryFold(journal.header, journal.name, begun)
     before = [r for block in journal.ended() for r in decode_block(journal.name, block)] if begun is not None else []
     past = _Past(fold)
     times: list[float] = []
     for number, cycle in enumerate(journal.after(fold.number), fold.number + 1):
+        seen(number)
         times.append(cycle.at_s)
-        as_it_was = fold.controller.snapshot if cycle.plan is not None else None
+        # Before it is folded: to read a state that has become an older one means to copy it.
+        words = {} if cycle.plan is None or cycle.refused else changes(fold.controller.snapshot, cycle.plan)
         fold.fold(number, cycle)
-        if as_it_was is None and len(times) > 1:
-            continue
-        words = {} if as_it_was is None or cycle.plan is None or cycle.refused else changes(as_it_was, cycle.plan)
         if words or cycle.refused or len(times) == 1:
             past.add(number, cycle, words)
     return _whole(journal, fold, before, past, times)
@@ -77,7 +80,8 @@ def _whole(
     now_s = times[-1] if times else snapshot.now_s
     last = fold.controller.policy_set
     name, params = (header.policy, header.params) if last is None else (last.policy, last.params)
-    records = sorted([*before, *fold.catalogue.records.values()], key=lambda record: record.number)
+    by_number = {record.number: record for record in (*before, *fold.catalogue.records.values())}
+    records = [by_number[number] for number in sorted(by_number)]  # Those that ended in an archive are in both.
     for record in records:
         past.job(record.job.id)
     by_id = {record.job.id: record for record in records}
@@ -85,11 +89,11 @@ def _whole(
     jobs = []
     for job_id in past.jobs:
         record, view = by_id[job_id], live.get(job_id)
-        shown = rows.shown(record, view, snapshot, {}, now_s, queue_reason, policy)
+        why = rows.why(record, view, snapshot, now_s, queue_reason)
+        shown = rows.shown(record, view, snapshot, None, now_s, queue_reason, policy, why["waits_for"])
         shown["job"] = {key: value for key, value in shown["job"].items() if value not in ("", [], {}, None)}
         if view is None:
             shown["observations"] = []  # The curve has the course of all its time.
-        why = rows.why(record, view, snapshot, now_s, queue_reason)
         jobs.append(shown | {"why": {key: why[key] for key in ("now", "waits_for", "expected_s", "past")}})
     return {
         "title": header.workload if header.workload != LIVE else journal.name,
@@ -117,7 +121,7 @@ class _Past:
         self._fold = fold
         self._seen: Snapshot | None = None
         self._shown: dict[str, tuple[str, str, list[str]]] = {}  # live job → state, reason, GPUs
-        self._nodes: list[tuple[str, bool, int]] = []
+        self._nodes: dict[str, tuple[str, bool, int] | None] = {}
         self._texts: dict[str, int] = {}
         self.jobs: dict[str, int] = {}
         self.steps: list[dict[str, Any]] = []
@@ -134,13 +138,12 @@ class _Past:
         snapshot, text = self._fold.controller.snapshot, self._text
         plan = cycle.plan
         reasons = {} if plan is None else {job: why for job, why in plan.reasons.items() if why and job in words}
-        waiting = [job_id for _rank, _number, job_id in snapshot.waiting]
         step: dict[str, Any] = {
             "n": number,
             "at_s": round(cycle.at_s, 3),
             "rows": self._changed_rows(snapshot),
-            "queue": [self.job(job_id) for job_id in waiting[:_QUEUE]],
-            "more": max(0, len(waiting) - _QUEUE),
+            "queue": [self.job(job_id) for _rank, _number, job_id in islice(snapshot.waiting, _QUEUE)],
+            "more": max(0, len(snapshot.waiting) - _QUEUE),
             "why": text(self._fold.catalogue.queue_reason),
             "changes": [[text(job), text(change)] for job, change in words.items()],
             "reasons": [[text(job), text(why)] for job, why in reasons.items()],
@@ -150,9 +153,11 @@ class _Past:
             step["refused"] = list(cycle.refused)
         if len(cycle.events) > _EVENTS:
             step["more_events"] = len(cycle.events) - _EVENTS
-        nodes = [(view.node.id, view.up, view.node.gpus) for view in snapshot.nodes.values()]
-        if nodes != self._nodes:
-            self._nodes = step["nodes"] = nodes
+        changed = None if self._seen is None else snapshot.nodes.changed_since(self._seen.nodes)
+        ids = self._nodes.keys() | snapshot.nodes.data().keys() if changed is None else changed
+        if any(self._nodes.get(node_id) != _node(snapshot, node_id) for node_id in ids):
+            self._nodes = {node_id: _node(snapshot, node_id) for node_id in snapshot.nodes.data()}
+            step["nodes"] = list(self._nodes.values())
         if (policy := self._fold.controller.policy_set) is not None:
             step["policy"] = text(policy.policy)
         self.steps.append(step)
@@ -207,6 +212,11 @@ class _Past:
 
 def _standing(view: JobView) -> tuple[str, str, list[str]]:
     return rows.live_state(view), view.reason, rows.held_gpus(view) if view.tenancies else []
+
+
+def _node(snapshot: Snapshot, node_id: str) -> tuple[str, bool, int] | None:
+    view = snapshot.nodes.get(node_id)
+    return None if view is None else (view.node.id, view.up, view.node.gpus)
 
 
 def _buckets(times: list[float], decided: list[float]) -> list[dict[str, float]]:

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from hocket.control.ports import LiveExecutor
 from hocket.estimators import quality
 from hocket.model.curve import Point
 from hocket.model.job_spec import shown_spec
@@ -138,19 +139,21 @@ def shown(
     record: Record,
     view: JobView | None,
     snapshot: Snapshot,
-    use: dict[str, Any],
+    use: LiveExecutor | None,
     now_s: float,
     queue_reason: str,
     policy: BoundPolicy,
+    waits_for: str | None = None,
 ) -> dict[str, Any]:
     """All about one job, but for what may be secret; `policy` is the one that decides at present.
 
-    `use` is what it was last seen to use.
+    `use` is asked what it was seen to use, if it is there; `waits_for` is what `why` says, if that was asked: it takes
+    long to find.
     """
     observations = view.observations if view is not None else record.observations
     return {
         **asdict(row(record, view, snapshot, now_s, queue_reason)),
-        "waits_for": _wait(view, snapshot, now_s, queue_reason).words,
+        "waits_for": _wait(view, snapshot, now_s, queue_reason).words if waits_for is None else waits_for,
         "job": shown_spec(record.job),
         "failures": view.failures if view is not None else 0,
         "protected": view.protected_at(now_s) if view is not None else "",
@@ -163,7 +166,8 @@ def shown(
         ],
         "predicted": predicted(record, view),
         "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
-        "use": use,
+        "use": {} if use is None else use.usage(record.job.id),
+        "use_over_time": [] if use is None else use.usage_over_time(record.job.id),
         "warnings": [
             *record.warnings,
             *([record.unseen] if record.unseen else []),

@@ -27,6 +27,7 @@ from hocket.service.app import make_app
 from hocket.service.bundle_store import BundleStore
 from hocket.service.compaction import EVERYTHING, Keep
 from hocket.service.connections import Limits, guarded, raised_file_limit
+from hocket.service.cycle_traces import trace_cycles
 from hocket.service.engine import Engine
 from hocket.service.history_process import HistoryProcess
 from hocket.service.history_worker import HistorySource
@@ -126,6 +127,7 @@ class Up:
         advertised = urlsplit(called_at(self.url, advertise)).hostname or ""
         names = [*host_names, host_of(listen), advertised, *(tls.names() if tls is not None else ())]
         hosts, metrics = HostNames(names), Metrics(self.engine)
+        self._end_traces = trace_cycles(self.engine, os.environ)
         source = HistorySource(store, keep.archive, str(home.history))
         self._history = HistoryProcess(source, lambda: self.engine.cycles)
         self._whatif = WhatIfRuns(store, keep.archive)
@@ -224,6 +226,8 @@ class Up:
         if self._switch is not None:
             self._switch.close()
         self.engine.close()
+        if self._end_traces is not None:
+            self._end_traces()
         self._notifier.close()
         thread.join(timeout=5)
         self._listening.close()

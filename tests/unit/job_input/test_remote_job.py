@@ -68,3 +68,10 @@ def test_a_refusal_of_the_controller_names_the_field_as_users_do() -> None:
     assert (found.field, found.problem) == ("gpus", "must fit the cluster; its smallest needs 8 GPUs")
     assert as_said("job 'a': gpu_mem_mib must be less", "a").field == "gpu_mem"
     assert as_said("nothing is known").field == ""
+
+
+def test_a_line_that_would_take_minutes_to_part_is_refused() -> None:
+    problems = remote_problems({"command": "x" * 1_000_000})
+    assert problems["command"].startswith("must be a line of at most 32,768 characters, or a list of words, not 'xxx")
+    assert len(problems["command"]) < 300
+    assert remote_problems({"command": ["x" * 100_000]}) == {}, "words need not be parted"

@@ -216,3 +216,19 @@ class TestWithoutTheProcess:
     def test_the_past_is_not_shown(self, client):
         answer = client.get("/v1/at/1")
         assert (answer.status, "does not show" in answer.text) == (404, True)
+
+
+def test_while_a_page_is_open_the_process_is_ready_before_it_is_asked(client, engine, tmp_path):
+    submit(client, id="a")
+    history = HistoryProcess(HistorySource(engine.journal.name, index=str(tmp_path / "ready.db")), lambda: 0)
+    history.start()
+    try:
+        assert history._process is None, "nothing is open, and few cycles are not indexed"
+        history.expect()
+        patience_s = time.monotonic() + 60
+        while not history._indexed:
+            assert time.monotonic() < patience_s
+            time.sleep(0.02)
+    finally:
+        history.close()
+    assert history._process is None

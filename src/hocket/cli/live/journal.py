@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hocket.cli.options import AsJson, Home
+from hocket.cli.options import AsJson, Everything, Home
 from hocket.cli.terminal.errors import InputError, refusing
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def page(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where it goes; `index.html` in it is the page.")],
     store: Store = "",
     home: Home = None,
+    everything: Everything = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a page that shows the journal's jobs and decisions in a browser, without a controller.
@@ -83,16 +84,23 @@ def page(
 
     from hocket.cli.page_folder import write_page
     from hocket.cli.terminal.output_files import must_be_writable
-    from hocket.control.journal import open_to_read
+    from hocket.control.journal import JournalError, open_to_read
+    from hocket.control.journal.history import JournalWithArchives
 
     path, keep = _kept(home, store)
     with refusing():
         must_be_writable(folder, "the folder", is_folder=True)
         with closing(open_to_read(path)) as kept:
-            begun = kept.beginning()
-            written = write_page(kept, folder)
+            whole = JournalWithArchives(kept, Path(keep.archive) if keep.archive else None)
+            begun = whole.beginning() if everything else kept.beginning()
+            if everything and begun is not None and not whole.files:
+                lacks = (
+                    f"archive '{keep.archive}' has no cycles that lead up to it" if keep.archive else "has no archive"
+                )
+                raise JournalError(f"journal '{kept.name}' begins after cycle {begun.number:,}, and {lacks}")
+            written = write_page(whole if everything else kept, folder)
     if begun is not None:
-        where = "in its archive" if keep.archive else "deleted"
+        where = "in its archive (--all reads them too)" if whole.files and not everything else "deleted"
         said = f"the page begins after cycle {begun.number:,}, with the journal: earlier decisions are {where}"
         typer.echo(f"hocket: {said}, and not in it; jobs that ended before are", err=True)
     size = written.stat().st_size

@@ -15,7 +15,7 @@ from hocket.control.journal.archive import (
     is_archive,
 )
 from hocket.control.journal.open import open_to_read
-from hocket.control.journal.stored import JournalError, date_of
+from hocket.control.journal.stored import JournalError, StoredJournal, date_of
 from hocket.control.ports import Beginning, Cycle, Header
 
 
@@ -59,6 +59,39 @@ def describe_beginning(history: CycleHistory) -> str:
     said = f"the history begins at cycle {begun.number + 1:,}, on {date_of(begun.at_s)}"
     files = history.earlier if isinstance(history, _JournalHistory) else []
     return said + (f"; earlier cycles are in '{Path(files[-1].path).parent}' (--all reads them too)" if files else "")
+
+
+class JournalWithArchives:
+    """A journal to read with the cycles of its archives, as if those had not been removed from it."""
+
+    def __init__(self, journal: StoredJournal, archives: Path | None) -> None:
+        """`archives` is their folder; files that do not lead up to the journal are not read. Raises JournalError."""
+        self._journal, self.name, self.header = journal, journal.name, journal.header
+        begun = self._begun = journal.beginning()
+        self.files = [] if begun is None or archives is None else continuous(archive_files(archives), begun.number)
+        if self.files:
+            self._begun = ArchiveReader(self.files[0].path).head.beginning
+
+    def beginning(self) -> Beginning | None:
+        """The state that its first cycle follows; None: that is cycle 1."""
+        return self._begun
+
+    def ended(self) -> Iterator[bytes]:
+        """What is kept of jobs that ended before the journal's own first cycle; some ended in the archives."""
+        return iter(self._journal.ended())
+
+    def __len__(self) -> int:
+        return len(self._journal)
+
+    def after(self, number: int) -> Iterator[Cycle]:
+        """The cycles that follow the first `number`, which is that of the beginning or later. Raises JournalError."""
+        for file in self.files:
+            if file.last > number:
+                for n, cycle in enumerate(ArchiveReader(file.path), file.first):
+                    if n > number:
+                        yield cycle
+                number = file.last
+        yield from self._journal.after(number)
 
 
 class _ArchivedHistory:

@@ -29,6 +29,7 @@ from hocket.executors.agents.run_numbers import changes_place, going, nodes_of, 
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import ResizeBy
 from hocket.executors.agents.unconfirmed_orders import Overdue, UnconfirmedOrders
+from hocket.executors.agents.usage_reports import UsageReports
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
     Event,
@@ -75,7 +76,7 @@ class AgentExecutor:
     ) -> None:
         self.sessions = sessions
         self._orders = Orders(snapshot, sessions, prepares=resize_by is ResizeBy.EARLY)
-        self._use: dict[str, dict[str, Any]] = {}  # job → what it was last seen to use
+        self._usage = UsageReports()
         self._clock = clock
         self._inbox: deque[_Posted] = deque()
         self._arrived = Condition()
@@ -135,8 +136,7 @@ class AgentExecutor:
 
     def report(self, reports: Sequence[Report], node: str = "") -> Future[Any]:
         """What a node's agent reports, in order."""
-        count = len(reports)
-        return self._post(_Posted(None, Future(), deque(reports), node, lambda _refused: count))
+        return self._post(_Posted(None, Future(), deque(reports), node, lambda _refused: len(reports)))
 
     def now_s(self) -> float:
         """The time, as events have it."""
@@ -149,7 +149,11 @@ class AgentExecutor:
 
     def usage(self, job_id: str) -> dict[str, Any]:
         """What a job was last seen to use; empty if that is not known."""
-        return self._use.get(job_id, {})
+        return self._usage.last(job_id)
+
+    def usage_over_time(self, job_id: str) -> list[dict[str, float]]:
+        """The same at some moments since it first ran."""
+        return self._usage.over_time(job_id)
 
     def unwritten_s(self) -> float:
         """The age of the oldest thing that was posted and is not in the journal yet; 0 if there is none."""
@@ -347,7 +351,7 @@ class AgentExecutor:
         heard[node, run.number] = max(report.n, last)
         warned: list[Event] = []
         if report.event == "use":
-            self._use[run.job] = report.fields
+            self._usage.add(run, node, report.fields, now_s)
         elif report.event in ("warning", "hung"):
             warned = self._warn(view, str(report.fields.get("about", "it hung")), now_s)
         elif report.event == "thawed":
@@ -478,7 +482,7 @@ class AgentExecutor:
         return late and first
 
     def _forget(self, job_id: str) -> None:
-        self._use.pop(job_id, None)
+        self._usage.forget(job_id)
         self._warned.pop(job_id, None)
         self._heard.pop(job_id, None)
         self._exits.forget(job_id)
