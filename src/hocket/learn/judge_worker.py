@@ -25,6 +25,7 @@ from hocket.model.plan import Verdict
 from hocket.policies.mlfs.weights_file import SHIPPED, WeightsError, read_weights
 from hocket.policies.registry import PolicyError, UnknownPolicy, bind
 from hocket.reports.account import Account, JobRecord
+from hocket.reports.memory_errors import is_out_of_memory
 from hocket.reports.recorded_past import recorded_past
 from hocket.reports.simulation import rare_garbage_collection
 from hocket.reports.whatif import run_again
@@ -95,12 +96,13 @@ def main() -> None:
         told: dict[str, Any]
         try:
             told = {"result": judged(request)}
-        except (JournalError, PolicyError, UnknownPolicy, WeightsError, ValueError) as error:
-            told = {"error": str(error)}
-        except MemoryError:
-            told = {"error": f"it needs more than {request.limit_mib:,} MiB of memory: judge fewer days"}
         except Exception as error:  # A policy may raise anything.
-            told = {"error": f"a policy broke: {type(error).__name__}: {error}"}
+            if is_out_of_memory(error):
+                told = {"error": f"it needs more than {request.limit_mib:,} MiB of memory: judge fewer days"}
+            elif isinstance(error, JournalError | PolicyError | UnknownPolicy | WeightsError | ValueError):
+                told = {"error": str(error)}
+            else:
+                told = {"error": f"a policy broke: {type(error).__name__}: {error}"}
         sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
         sys.stdout.buffer.flush()
 

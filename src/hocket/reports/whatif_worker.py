@@ -20,6 +20,7 @@ from hocket.control.journal import JournalError
 from hocket.model.resources import Node
 from hocket.policies.registry import PolicyError, UnknownPolicy, bind, find
 from hocket.reports.account import Account
+from hocket.reports.memory_errors import is_out_of_memory
 from hocket.reports.recorded_past import Past, recorded_past
 from hocket.reports.simulation import rare_garbage_collection
 from hocket.reports.summary import Summary, summarise
@@ -27,7 +28,6 @@ from hocket.reports.whatif import Rebuilt, band, names, run_again
 
 MOST_SPANS = 20_000  # of a schedule that is drawn: of more, the last ones
 MOST_JOBS = 50  # in the table of differences
-_OUT_OF_MEMORY = ("out of memory", "cannot allocate memory")  # the words of SQLite, and of the system
 STEPS = 3  # reading, the recorded policy again, the other policy
 
 
@@ -193,21 +193,12 @@ def main() -> None:
         try:
             write({"result": what_if(request, lambda done, what: write({"done": done, "of": STEPS, "what": what}))})
         except Exception as error:  # A policy may raise anything.
-            if _is_out_of_memory(error):
+            if is_out_of_memory(error):
                 write({"error": f"it needs more than {request.limit_mib:,} MiB of memory: choose fewer days"})
             elif isinstance(error, JournalError | PolicyError | UnknownPolicy | ValueError):
                 write({"error": str(error)})
             else:
                 write({"error": f"policy '{request.policy}' broke: {type(error).__name__}: {error}"})
-
-
-def _is_out_of_memory(error: BaseException | None) -> bool:
-    """Files, libraries and databases that find no memory have errors of their own, and often wrap them in others."""
-    while error is not None:
-        if isinstance(error, MemoryError) or any(text in str(error).lower() for text in _OUT_OF_MEMORY):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 if __name__ == "__main__":
