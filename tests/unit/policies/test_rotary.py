@@ -388,3 +388,22 @@ def test_a_job_without_a_deadline_runs_while_queries_fill_the_machine(kind):
     fair_s, attained = ended_s(0.1)
     assert starved_s > 160.0 > fair_s
     assert attained >= most - 2, (attained, most)
+
+
+def test_a_job_without_a_deadline_gets_its_share_before_queries_leave_pieces_of_every_node():
+    """It needs a whole node, and queries with deadlines come to both."""
+    learns = Curve((Point(0.0, 0.0), Point(10.0, 1.0)))
+    truth = Truth(100.0, epochs=10, metric="acc", quality=learns, also={"fraction": learns})
+    comes = ((0.0, 3, 300), (0.0, 2, 120), (0.0, 4, 120), (9.0, 1, 120), (12.0, 2, 120), (18.0, 3, 60), (40.0, 3, 300))
+    queries = [
+        Submission(at_s, query(f"q{n}", f"acc >= 90% within {within_s}s", cores=cores, model="q"), truth)
+        for n, (at_s, cores, within_s) in enumerate(comes)
+    ]
+    patient = Submission(14.0, Job("patient", kind=Kind.QUERY, demand=Demand(cores=4.0)), Truth(60.0, epochs=3))
+    points = tuple((n / 10, n / 10) for n in range(1, 11))
+    past = PastJobsGiven(0.0, (PastJob(Kind.QUERY, "q", {}, "acc", points, 100.0, 100.0),))
+    nodes = (Node("a", cores=4.0, mem_mib=64_000.0), Node("b", cores=4.0, mem_mib=64_000.0))
+    workload = Workload("w", (*queries[:5], patient, *queries[5:]), nodes, changes=(past,))
+    ran = simulate(workload, nodes, find("rotary").bound({"epoch_s": 10.0}))
+    ended_s = {record.job.id: record.ended_s for record in account(ran.journal.header, ran.journal).jobs}
+    assert ended_s["patient"] < 100.0
