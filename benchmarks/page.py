@@ -37,7 +37,7 @@ CATEGORIES = [
     "disabled-by-default-devtools.timeline",
     "disabled-by-default-devtools.timeline.frame",
 ]
-# What the browser calls its work on the main thread; parts of each other are left out.
+# What the browser calls its work on the main thread. A script that calls another or forces a layout counts twice.
 COSTS = (
     ("scripts", ("FunctionCall", "EvaluateScript", "RunMicrotasks")),
     ("style", ("UpdateLayoutTree",)),
