@@ -63,15 +63,13 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-RUN = [
-    pytest.param(page, marks=pytest.mark.long if name(page) in LONG else ())
-    for page in PAGES
-    if any(not b.not_run for b in blocks(page))
-]
+RUN = [page for page in PAGES if any(not b.not_run for b in blocks(page))]
 NOT_RUN = [block for page in PAGES for block in blocks(page) if block.not_run]
 
 
-@pytest.mark.parametrize("page", RUN, ids=name)
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=pytest.mark.long if name(p) in LONG else (), id=name(p)) for p in RUN]
+)
 def test_commands_run_and_print_what_is_shown(page: Path, tmp_path: Path) -> None:
     for folder in ("examples", "tests"):
         (tmp_path / folder).symlink_to(ROOT / folder)

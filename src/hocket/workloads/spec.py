@@ -153,6 +153,8 @@ def _rotary(_path: str, options: Fields, seed: int) -> Workload:
     past = options.choice("past", ("yes", "no"), "yes") == "yes"
     curves = options.read("curves", TEXT, "")
     options.finish()
+    if curves and which == "aqp":
+        raise WorkloadError(f"curves={curves} is for training, and which=aqp has queries only: say which=dlt or mixed")
     return rotary_workload(which, seed, load, "" if only == "all" else only, rule, past, curves=curves)
 
 
