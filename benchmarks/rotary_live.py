@@ -32,6 +32,7 @@ from msgspec.structs import replace
 from benchmarks.live import HOCKET, Controller
 from benchmarks.machine import Machine, machine, table
 from benchmarks.query.cost import generated, tpch_queries
+from hocket.cli.simulation.scenario import bound_policy
 from hocket.control.journal import open_to_read
 from hocket.executors.simulated import simulate
 from hocket.job_input.read_job import read_job
@@ -40,7 +41,7 @@ from hocket.model.event import EpochEnded, JobPaused, JobStarted, JobSubmitted, 
 from hocket.model.past_job import PastJob
 from hocket.model.resources import Node
 from hocket.model.view import Costs
-from hocket.policies import find
+from hocket.policies.registry import BoundPolicy
 from hocket.reports.account import account
 from hocket.workloads.past_jobs_file import read_past_jobs
 from hocket.workloads.rotary import CLASSES, GAP_S, measured_queries, query_truth, rotary_workload, stretch
@@ -205,12 +206,12 @@ def history(home: Path, file: Path) -> list[PastJob]:
 
 
 def live(
-    home: Path, policy: str, params: dict[str, Any], queries: Sequence[Drawn], past: Path, data: Path,
-    texts: dict[int, str],
-) -> tuple[Ran, list[float]]:  # fmt: skip
+    home: Path, bound: BoundPolicy, queries: Sequence[Drawn], past: Path, data: Path, texts: dict[int, str]
+) -> tuple[Ran, list[float]]:
     """One policy with real queries; and when they really arrived."""
-    options = [word for name, value in params.items() for word in ("--param", f"{name}={value}")]
-    if find(policy).reads_past_jobs:
+    policy, settings = bound.policy.name, bound.settings
+    options = [word for name, value in settings.items() for word in ("--param", f"{name}={json.dumps(value)}")]
+    if bound.policy.reads_past_jobs:
         options += ["--history", str(past)]
     controller = Controller(home, "--policy", policy, "--gpus", "0", "--cores", str(CORES), *options)
     try:
@@ -253,8 +254,8 @@ def counted(header: Any, cycles: list[Any]) -> Ran:
 
 
 def simulated(
-    policy: str, params: dict[str, Any], queries: Sequence[Drawn], arrived_s: Sequence[float], slower: float,
-    start_s: float, past: Sequence[PastJob],
+    bound: BoundPolicy, queries: Sequence[Drawn], arrived_s: Sequence[float], slower: float, start_s: float,
+    past: Sequence[PastJob],
 ) -> Ran:  # fmt: skip
     """The same arrivals in the simulator."""
     template = rotary_workload("aqp").submissions[0].job
@@ -265,10 +266,9 @@ def simulated(
         truth = query_truth(query.query, 0, slower / stretch(1.0), "intervals")
         truth = replace(truth, costs=Costs(start_s=start_s, checkpoint_s=0.1))
         submissions.append(Submission(round(at_s, 3), job, truth))
-    bound = find(policy)
-    changes = (PastJobsGiven(0.0, tuple(past)),) if bound.reads_past_jobs else ()
+    changes = (PastJobsGiven(0.0, tuple(past)),) if bound.policy.reads_past_jobs else ()
     workload = Workload("rotary-live", tuple(submissions), (Node("here", cores=float(CORES)),), changes=changes)
-    ran = simulate(workload, workload.nodes, bound.bound(params))
+    ran = simulate(workload, workload.nodes, bound)
     return counted(ran.journal.header, list(ran.journal))
 
 
@@ -282,16 +282,16 @@ def measured(options: argparse.Namespace, folder: Path) -> Measured:
     generated(options.scale, native, data)
     here = machine()
     ran_alone = alone(_home(folder, "alone"), data, texts, sorted({q.query for q in queries}))
-    of = {q: ran for q, ran in ran_alone.items() if ran.run_s > 0}
-    slower = median(ran.run_s / measured_queries()[q].orders[0][-1].cpu_s for q, ran in of.items())
-    start_s = median(ran.start_s for ran in of.values())
+    slower = median(ran.run_s / measured_queries()[q].orders[0][-1].cpu_s for q, ran in ran_alone.items())
+    start_s = median(ran.start_s for ran in ran_alone.values())
     file = folder / "past.jsonl"
     past = history(folder / "alone", file)
     compared = []
     for number, named in enumerate(options.policies):
-        policy, params = _parsed(named)
-        found, arrived_s = live(_home(folder, f"{number}-{policy}"), policy, params, queries, file, data, texts)
-        compared.append(Compared(named, found, simulated(policy, params, queries, arrived_s, slower, start_s, past)))
+        bound = bound_policy(named)
+        home = _home(folder, f"{number}-{bound.policy.name}")
+        found, arrived_s = live(home, bound, queries, file, data, texts)
+        compared.append(Compared(named, found, simulated(bound, queries, arrived_s, slower, start_s, past)))
     command = f"python -m benchmarks.rotary_live {' '.join(options.policies)}"
     return Measured(command, here, options.scale, options.gap, round(start_s, 2), round(slower, 2), compared)
 
@@ -300,19 +300,6 @@ def _home(folder: Path, name: str) -> Path:
     home = folder / name
     home.mkdir(exist_ok=True)
     return home
-
-
-def _parsed(named: str) -> tuple[str, dict[str, Any]]:
-    """`rotary:suspend=disk,epoch_s=5` as a policy and its parameters."""
-    name, _, said = named.partition(":")
-    return name, {key: _number(value) for key, _, value in (each.partition("=") for each in said.split(",") if each)}
-
-
-def _number(text: str) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def text(found: Measured) -> str:
@@ -352,8 +339,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
     for named in options.policies:
         try:
-            name, params = _parsed(named)
-            find(name).bound(params)
+            bound_policy(named)
         except ValueError as error:
             parser.error(str(error))
     with tempfile.TemporaryDirectory(prefix="hocket-rotary-") as name:

@@ -23,6 +23,7 @@ from math import inf
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from benchmarks.machine import Machine, machine, table
 from benchmarks.query.suspension import (
@@ -33,8 +34,8 @@ from benchmarks.query.suspension import (
     Boundary,
     Choice,
     Lost,
-    _in_child,
     by_cost_model,
+    in_child,
     measured,
     prepared,
     time_lost,
@@ -183,10 +184,7 @@ def by_worth(states: Sequence[Suspension], budget_mib: float) -> list[Tier]:
 
 
 def _without_memory(state: Suspension) -> Suspension:
-    return Suspension(
-        state.state_mib, state.redo_s, state.write_s, state.read_s, state.start_s, state.interruption, leaves=True,
-        memory_mib=0.0,
-    )  # fmt: skip
+    return replace(state, memory_mib=0.0)
 
 
 def _cost_s(states: Sequence[Suspension], tiers: Sequence[Tier]) -> float:
@@ -254,10 +252,10 @@ def measured_batches(scale: float) -> dict[int, list[Boundary]]:
     found = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        data, texts = _in_child(partial(prepared, folder, scale))
+        data, texts = in_child(partial(prepared, folder, scale))
         for number in QUERIES:
             sql = texts[str(number)]
-            found[number] = [Boundary(*b) for b in _in_child(partial(measured, sql, Path(data), folder / f"q{number}"))]
+            found[number] = [Boundary(*b) for b in in_child(partial(measured, sql, Path(data), folder / f"q{number}"))]
             print(f"Q{number} measured", file=sys.stderr, flush=True)
     return found
 

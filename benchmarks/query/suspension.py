@@ -385,12 +385,12 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(options.processes) as pool:
         folder = Path(name)
         # DuckDB is opened in other processes only, so that copies of this one can begin with it.
-        data, texts = _in_child(partial(prepared, folder, options.scale))
+        data, texts = in_child(partial(prepared, folder, options.scale))
         calls = [
             partial(examined, n, texts[str(n)], Path(data), folder, _share(options, place), options)
             for place, n in enumerate(options.queries)
         ]
-        found = list(pool.map(_in_child, calls))
+        found = list(pool.map(in_child, calls))
     names = [name for name in found[0] if "regret" in name]
     result: dict[str, Any] = {
         "machine": structs.asdict(machine()), "scale": options.scale,
@@ -435,7 +435,7 @@ def _print(result: dict[str, Any]) -> None:
         print("\n".join(table(("state is kept", "mean", "worst"), rows)))
 
 
-def _in_child(call: Callable[[], Any]) -> Any:
+def in_child(call: Callable[[], Any]) -> Any:
     """What a call gives, as JSON, made in another process."""
     read_end, write_end = os.pipe()
     if (pid := os.fork()) == 0:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+BUSY_S = 0.2  # for a beat, which takes some 0.03 s; then the times of a run say little
 _EVERY_S = 0.25
 
 

@@ -9,14 +9,13 @@ import pytest
 from msgspec.structs import replace
 from tests.live.agreement import TIE_S, Agreement, Entry, Figures, Story, compared, report, simulated, told
 from tests.live.agreement_scenarios import SCENARIOS, run_live
-from tests.live.pulse import Pulse
+from tests.live.pulse import BUSY_S, Pulse
 
 from hocket.control.journal import open_to_read
 from hocket.model.event import JobSubmitted
 from hocket.model.job import Job
 
 _LARGEST_S, _MEDIAN_S = 1.5, 0.5  # the band; between two events of one run there are some 2 s
-_BUSY_S = 0.2  # for a beat of the pulse, which takes some 0.03 s; then the times of a run say little
 _ATTEMPTS = 3
 _HAPPENS = {"preemption": "pause", "resize": "resize", "crash": "crash", "node loss": "lost", "long queue": "end"}
 
@@ -81,7 +80,7 @@ def test_the_simulator_does_what_the_live_run_did(
         wrongs = wrongs_in(name, ran.journal)
         if not wrongs:
             return
-        assert ran.slowest_s > _BUSY_S, "\n".join(wrongs)
+        assert ran.slowest_s > BUSY_S, "\n".join(wrongs)
     pytest.skip(f"the machine is too busy for its times to say anything: a small process took {ran.slowest_s:.2f} s")
 
 

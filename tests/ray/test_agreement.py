@@ -12,7 +12,7 @@ from tests.live.agreement import Figures, Story, compared, report, simulated, to
 from tests.live.agreement_scenarios import Loss, Scenario, arrivals, play
 from tests.live.controller import LiveController, awaited
 from tests.live.processes import below, end_all
-from tests.live.pulse import Pulse
+from tests.live.pulse import BUSY_S, Pulse
 
 pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
 
@@ -22,7 +22,6 @@ from hocket.control.journal import open_to_read
 from hocket.control.ports import Header
 
 NODES = ("n1", "n2", "n3", "spot")  # of one GPU each
-_BUSY_S = 0.2  # for a beat of the pulse, which takes some 0.03 s; then the times of a run say little
 _ATTEMPTS = 3
 _TIE_S = 1.5  # Ray runs its workers at a niceness of 15: on a busy machine each start takes another time.
 # Found by simulation: arrivals and ends are some 2 s apart, none is while the loss is not yet noticed, and other times
@@ -126,5 +125,5 @@ def test_the_same_happens_simulated_on_agents_and_on_ray(
             assert sum(entry.what == "end" for entry in story.entries) == len(SCENARIO.arrivals)
         if not wrongs:
             return
-        assert pulse.slowest_s > _BUSY_S, "\n".join(wrongs)
+        assert pulse.slowest_s > BUSY_S, "\n".join(wrongs)
     pytest.skip(f"the machine is too busy for its times to say anything: a small process took {pulse.slowest_s:.2f} s")

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, find
 from hocket.service.engine import Engine, Unavailable
+from hocket.service.home_settings import JUDGE_EVERY_S, JUDGE_OVER_S
 
 _log = logging.getLogger("hocket.service")
 # By name: what runs the past again is not for the service to import, and runs elsewhere anyway.
@@ -39,8 +40,8 @@ class SwitchOptions(Struct, frozen=True):
 
     learned: str
     params: dict[str, Any] = {}  # those of it that were given; of others, MLF-H's are carried over
-    every_s: float = 86400.0
-    over_s: float = 14 * 86400.0
+    every_s: float = JUDGE_EVERY_S
+    over_s: float = JUDGE_OVER_S
     least_jobs: int = LEAST_JOBS
     first_s: float = _FIRST_S
 

@@ -84,7 +84,7 @@ def page(
 
     from hocket.cli.page_folder import write_page
     from hocket.cli.terminal.output_files import must_be_writable
-    from hocket.control.journal import JournalError, open_to_read
+    from hocket.control.journal import open_to_read
     from hocket.control.journal.history import JournalWithArchives
 
     path, keep = _kept(home, store)
@@ -92,13 +92,11 @@ def page(
         must_be_writable(folder, "the folder", is_folder=True)
         with closing(open_to_read(path)) as kept:
             whole = JournalWithArchives(kept, Path(keep.archive) if keep.archive else None)
-            begun = whole.beginning() if everything else kept.beginning()
-            if everything and begun is not None and not whole.files:
-                lacks = (
-                    f"archive '{keep.archive}' has no cycles that lead up to it" if keep.archive else "has no archive"
-                )
-                raise JournalError(f"journal '{kept.name}' begins after cycle {begun.number:,}, and {lacks}")
-            written = write_page(whole if everything else kept, folder)
+            if everything:
+                whole.check()
+            shown = whole if everything else kept
+            begun = shown.beginning()
+            written = write_page(shown, folder)
     if begun is not None:
         where = "in its archive (--all reads them too)" if whole.files and not everything else "deleted"
         said = f"the page begins after cycle {begun.number:,}, with the journal: earlier decisions are {where}"

@@ -66,11 +66,20 @@ class JournalWithArchives:
 
     def __init__(self, journal: StoredJournal, archives: Path | None) -> None:
         """`archives` is their folder; files that do not lead up to the journal are not read. Raises JournalError."""
-        self._journal, self.name, self.header = journal, journal.name, journal.header
+        self._journal, self.name, self.header, self._folder = journal, journal.name, journal.header, archives
         begun = self._begun = journal.beginning()
         self.files = [] if begun is None or archives is None else continuous(archive_files(archives), begun.number)
         if self.files:
             self._begun = ArchiveReader(self.files[0].path).head.beginning
+
+    def check(self) -> None:
+        """Raises JournalError if cycles were removed from the journal and none of them are in its archives."""
+        if self._begun is None or self.files:
+            return
+        lacks = "has no archive"
+        if self._folder is not None:
+            lacks = f"archive '{self._folder}' has no cycles that lead up to it"
+        raise JournalError(f"journal '{self.name}' begins after cycle {self._begun.number:,}, and {lacks}")
 
     def beginning(self) -> Beginning | None:
         """The state that its first cycle follows; None: that is cycle 1."""
@@ -114,35 +123,22 @@ class _JournalHistory:
     def __init__(self, path: str | Path, archives: str | Path | None, everything: bool) -> None:
         self._journal = open_to_read(path)
         self.name, self.header = self._journal.name, self._journal.header
-        self.beginning = begun = self._journal.beginning()
-        self.earlier: list[ArchiveFile] = []  # files with the cycles before it
-        self._read: list[ArchiveFile] = []
-        if begun is None:
-            return
-        folder = Path(archives) if archives is not None else archive_folder(path)
-        self.earlier = continuous(archive_files(folder), begun.number)
+        whole = JournalWithArchives(self._journal, Path(archives) if archives is not None else archive_folder(path))
         if everything:
-            if not self.earlier:
-                raise JournalError(
-                    f"journal '{self.name}' begins after cycle {begun.number:,}, and archive '{folder}' "
-                    "has no cycles that lead up to it"
-                )
-            self._read, self.earlier = self.earlier, []
-            self.beginning = ArchiveReader(self._read[0].path).head.beginning
+            whole.check()
+        self.earlier: list[ArchiveFile] = [] if everything else whole.files  # files with the cycles before it
+        self._cycles = whole if everything else self._journal
+        self.beginning = self._cycles.beginning()
 
     def __iter__(self) -> Iterator[Cycle]:
-        for file in self._read:
-            yield from ArchiveReader(file.path)
-        yield from self._journal.after(self._begun)
+        return iter(self._cycles.after(self._before))
 
     def __len__(self) -> int:
-        return len(self._journal) - self._begun + sum(file.last - file.first + 1 for file in self._read)
+        return len(self._journal) - self._before
 
     @property
-    def _begun(self) -> int:
-        """The number of the last cycle that is not in the journal itself."""
-        if self._read:
-            return self._read[-1].last
+    def _before(self) -> int:
+        """The number of the last cycle before the first."""
         return 0 if self.beginning is None else self.beginning.number
 
     def close(self) -> None:
