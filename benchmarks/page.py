@@ -30,7 +30,7 @@ from hocket.service.page_files import page_files
 
 RATES = (100, 1000)  # jobs that change in a second
 PATIENCE_S = 120.0  # for all jobs to be listed
-WHEELS = 120  # turns of the wheel
+SCROLLED_PX, PX_A_S = 75_000, 15_000  # one stroke of the wheel, as long as it takes: frames are wanted all the while
 FLAGS = ["--no-sandbox", "--disable-gpu"]
 CATEGORIES = [
     "devtools.timeline",
@@ -197,11 +197,13 @@ def scrolling(browser: Any, page: Any) -> tuple[list[float], list[float], list[f
     """While the list scrolls: tasks of the main thread in milliseconds of CPU time, when frames came in seconds, the
     CPU time of the main thread by frame that it made, and what that was spent on."""
     box = page.locator(".virtual").bounding_box()
-    page.mouse.move(box["x"] + 200, box["y"] + 200)
+    at = {"x": box["x"] + 200, "y": box["y"] + 200}
+    page.mouse.move(**at)
     browser.start_tracing(page=page, categories=CATEGORIES)
-    for turn in range(WHEELS):
-        page.mouse.wheel(0, 900 if turn % 20 < 15 else -1200)
-        page.wait_for_timeout(30)
+    page.context.new_cdp_session(page).send(
+        "Input.synthesizeScrollGesture",
+        {**at, "yDistance": -SCROLLED_PX, "speed": PX_A_S, "gestureSourceType": "mouse", "preventFling": True},
+    )
     events = json.loads(browser.stop_tracing())["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"].get("name") for e in events if e["name"] == "thread_name"}
     renderers = {key for key, name in names.items() if name == "CrRendererMain"}

@@ -102,7 +102,7 @@ def tune(
         "--policy": policy, "--param": param, "--mode": mode, "--exact": exact or None, "--device": device,
         "--memory-mib": memory_mib, "--unit-steps": unit_steps,
     }  # fmt: skip
-    of_jobs = {"--unit": unit, "--from-env": from_env or None, "--home": home}
+    of_jobs = {"--unit": unit, "--from-env": from_env or None}
     named = {"kind": search, "units": units, "eta": eta, "trials": trials, "at_once": at_once}
     table = {name: value for name, value in named.items() if value is not None}
     with refusing():
@@ -139,7 +139,7 @@ def tune(
         study = _study(file, space or [])
         if export is not None:
             storage_for(study.outcome.definition.name, export)
-    _report(_run(study), Path(file.folder), plots, export, as_json)
+    _report(_run(study, home), Path(file.folder), plots, export, as_json)
 
 
 def _refuse_options(what: Path | None, given: Mapping[str, object]) -> None:
@@ -208,7 +208,8 @@ def _study(file: StudyFile, space: list[str]) -> Study:
     return study_of(file, space_of_options(space) if space else None).prepare()
 
 
-def _run(study: Study) -> StudyOutcome:
+def _run(study: Study, home: Path | None) -> StudyOutcome:
+    from hocket.cli.live.study_reports import reports_of_process_study
     from hocket.cli.terminal.errors import InputError
     from hocket.cli.terminal.progress import bars
     from hocket.control.journal import JournalError
@@ -216,7 +217,12 @@ def _run(study: Study) -> StudyOutcome:
     from hocket.tune.study import progress_bar
 
     try:
-        with progress_bar(study, bars(unit="steps")) as stepped:
+        with reports_of_process_study(study, home) as tell, progress_bar(study, bars(unit="steps")) as show:
+
+            def stepped(steps: int) -> None:
+                show(steps)
+                tell()
+
             study.run(stepped)
     except (JournalError, SpaceError, StudyError) as error:  # another process has it, or what is asked makes no sense
         raise InputError(str(error)) from error

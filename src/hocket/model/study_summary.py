@@ -1,7 +1,7 @@
 """A hyperparameter study as `hocket tune` tells a controller of it, so that its page can show it.
 
-The study itself is kept where `hocket tune` runs. Its trials are jobs, named here; what those do now, the controller
-knows better.
+The study itself is kept where `hocket tune` runs. If its trials are jobs, they are named here, and what those do
+now the controller knows better.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TrialSummary(Struct, frozen=True, forbid_unknown_fields=True):
     """One configuration, and its results so far."""
 
     number: Annotated[int, Meta(ge=0, le=10**6)]
-    job: Annotated[str, Meta(max_length=200)]  # that it is now; empty: none yet
+    job: Annotated[str, Meta(max_length=200)]  # that it is now; empty: none, or none yet
     config: Annotated[dict[_Name, _Value], Meta(max_length=100)]
     results: Annotated[list[tuple[_Count, float]], Meta(max_length=200)] = []  # units, and the metric after so many
     asked: _Count = 0  # units that it shall reach, as far as the search has decided

@@ -193,13 +193,14 @@ export class StudyView extends Asking {
   }
 
   _showTrials(courses, names, metric) {
+    const hasJobs = courses.some(({ trial }) => trial.job); // else its trials are models in the tuner's process
     const focused = this.trials.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-    fill(this.trials, wideTable("Trials", ["Trial", metric, "Units", ...names, "Job", "State"], courses.slice(0, this.most).map(({ trial, value }) => {
+    fill(this.trials, wideTable("Trials", ["Trial", metric, "Units", ...names, ...(hasJobs ? ["Job"] : []), "State"], courses.slice(0, this.most).map(({ trial, value }) => {
       const row = this.store.jobs.get(trial.job);
       const point = { onpointerenter: () => this._point(trial), onpointerleave: () => this._point(null), onfocusin: () => this._point((this._focused = trial)), onfocusout: () => this._point((this._focused = null)) };
       return h("tr", point, h("th", { scope: "row" }, trial.number), h("td", {}, value === undefined ? "–" : number(value)), h("td", {}, `${number(trial.results.length ? trial.results[trial.results.length - 1][0] : 0)} of ${number(trial.asked)}`),
         names.map((name) => h("td", {}, name in trial.config ? valueText(trial.config[name]) : "–")),
-        h("td", {}, trial.job ? h("a", { href: `#/jobs/${encodeURIComponent(trial.job)}` }, trial.job) : "–"), h("td", {}, trial.failed ? h("span", { class: "trouble" }, `failed: ${trial.failed}`) : row?.state ?? "–"));
+        hasJobs ? h("td", {}, trial.job ? h("a", { href: `#/jobs/${encodeURIComponent(trial.job)}` }, trial.job) : "–") : [], h("td", {}, trial.failed ? h("span", { class: "trouble" }, `failed: ${trial.failed}`) : row?.state ?? "–"));
     })));
     if (focused !== null) [...this.trials.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus(); // It is another element now.
     this.more.hidden = courses.length <= this.most;

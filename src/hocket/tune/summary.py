@@ -1,4 +1,4 @@
-"""What a controller is told of a study whose trials are its jobs."""
+"""What a controller is told of a study."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Literal
 
+from hocket.model.criterion import Steps
 from hocket.model.study_summary import MOST_TRIALS, Hyperparameter, Importance, StudySummary, TrialSummary
 from hocket.tune.brackets import total_units
 from hocket.tune.outcome import StudyOutcome
@@ -20,12 +21,12 @@ _LONGEST = 500  # characters of a text
 def summary_of(
     outcome: StudyOutcome, state: Literal["running", "paused", "done", "failed"], job_name: Callable[[int], str]
 ) -> StudySummary:
-    """The study as it stands; `job_name` is the job that a trial is now."""
+    """The study as it stands; `job_name` is the job that a trial is now, empty if trials are models in one process."""
     of, best = outcome.definition, outcome.best
     told = _told(outcome)
     return StudySummary(
         of.name, state, _search(outcome), of.metric, "max" if of.goal == "max" else "min",
-        f"{of.unit_steps} steps" if of.jobs is None else of.jobs.unit, of.search.units, float(outcome.steps),
+        str(Steps(of.unit_steps)) if of.jobs is None else of.jobs.unit, of.search.units, outcome.steps / of.unit_steps,
         total_units(outcome.brackets), outcome.seconds,
         [] if isinstance(of.space, str) else [_axis(name, domain) for name, domain in of.space.items()],
         [_trial(trial, of.metric, job_name) for trial in told], len(outcome.trials) - len(told),

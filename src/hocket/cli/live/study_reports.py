@@ -3,52 +3,104 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 import typer
 
-from hocket.cli.live.client import ControllerAway, ControllerRefused, login
+from hocket.cli.live.client import Client, ControllerAway, ControllerRefused, login
+from hocket.cli.terminal.errors import InputError
 
 if TYPE_CHECKING:
-    from hocket.cli.live.client import Client
-    from hocket.tune.job_study import JobStudy
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from hocket.model.study_summary import StudySummary
+    from hocket.tune import Study
+
+StudyState = Literal["running", "paused", "done", "failed"]
 
 _EVERY_S = 2.0  # between two reports, at least
 _ALIVE_S = 30.0  # and at most, so that a page sees that the tuner is there
 _LEISURE = 20  # reports take at most one part in so many of the time
+_PATIENCE_S = 5.0  # that the training of models waits for a controller that does not answer
 
 
 class StudyReports:
-    """Of one study."""
+    """Of one study: `study` is its id, and `summary` says how it stands."""
 
-    def __init__(self, client: Client, study: JobStudy) -> None:
-        self._client, self._study = client, study
-        self._owner = str(study.definition.jobs.options.get("owner") or login()) if study.definition.jobs else ""
+    def __init__(self, client: Client, study: str, owner: str, summary: Callable[[StudyState], StudySummary]) -> None:
+        self._client, self._study, self._owner, self._summary = client, study, owner, summary
         self._due_s = self._alive_s = 0.0
         self._is_refused = False
 
-    def tell(self, state: Literal["running", "paused", "done", "failed"], happened: bool = True) -> bool:
+    def tell(self, state: StudyState, happened: bool = True) -> bool:
         """How it stands; whether it was told. While it runs not too often, and only if something `happened`."""
         from msgspec.structs import replace
-
-        from hocket.tune.summary import summary_of
 
         began_s = time.monotonic()
         is_due = began_s >= self._due_s if happened else began_s >= self._alive_s
         if self._is_refused or (state == "running" and not is_due):
             return False
-        told = replace(summary_of(self._study.outcome, state, self._study.job_name), owner=self._owner)
-        prefix = self._study.definition.jobs.prefix if self._study.definition.jobs else ""
+        told = replace(self._summary(state), owner=self._owner)
         try:
-            self._client.put(f"/v1/studies/{quote(prefix, safe='')}", told)
+            self._client.put(f"/v1/studies/{quote(self._study, safe='')}", told)
         except ControllerAway:
             self._client.close()  # Calls that matter wait for it.
         except ControllerRefused as error:
             if error.status not in (401, 503):  # Those pass; an older controller knows no studies.
-                self._is_refused = True
-                typer.echo(f"hocket: warning: the page cannot show this study: {error}", err=True)
+                self._refuse(str(error))
+        except InputError as error:
+            self._refuse(str(error))
         now_s = time.monotonic()
         self._due_s = now_s + max(_EVERY_S, _LEISURE * (now_s - began_s))
         self._alive_s = now_s + max(_ALIVE_S, _LEISURE * (now_s - began_s))
         return True
+
+    def _refuse(self, why: str) -> None:
+        self._is_refused = True
+        typer.echo(f"hocket: warning: the page cannot show this study: {why}", err=True)
+
+
+@contextmanager
+def reports_of_process_study(study: Study, home: Path | None) -> Iterator[Callable[[], None]]:
+    """While models are trained in this process: call what it gives now and then, and in the end the result is told.
+
+    There need not be a controller; one that is started later is told, too.
+    """
+    from msgspec.structs import replace
+
+    from hocket.control.journal import JournalError
+    from hocket.tune import SpaceError, StudyError
+    from hocket.tune.summary import summary_of
+
+    began_s, earlier_s = time.monotonic(), study.seconds
+    looked_s, told_steps = 0.0, -1
+
+    def summary(state: StudyState) -> StudySummary:
+        return summary_of(replace(study.outcome, seconds=earlier_s + time.monotonic() - began_s), state, lambda _: "")
+
+    with Client(home, _PATIENCE_S) as client:
+        reports = StudyReports(client, study.outcome.definition.name, login(), summary)
+
+        def tell() -> None:
+            nonlocal looked_s, told_steps
+            if (now_s := time.monotonic()) - looked_s < _EVERY_S:
+                return
+            looked_s, steps = now_s, study.steps
+            if reports.tell("running", steps != told_steps):
+                told_steps = steps
+
+        try:
+            yield tell
+        except (StudyError, SpaceError):
+            reports.tell("failed")
+            raise
+        except JournalError:  # Another process has the study, which tells of it.
+            raise
+        except BaseException:  # Ctrl-C, or no memory: the same command goes on.
+            reports.tell("paused")
+            raise
+        reports.tell("done" if study.best is not None else "failed")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hocket.cli.live.client import ControllerRefused
+from hocket.cli.live.client import ControllerRefused, login
 from hocket.cli.live.job_rows import ListedJob, job_path, row_in, rows
 from hocket.cli.live.study_reports import StudyReports
 from hocket.cli.live.submission import BATCH
@@ -39,13 +39,23 @@ def free_prefix(client: Client, name: str) -> str:
         number += 1
 
 
+def reports_of_jobs(client: Client, study: JobStudy) -> StudyReports:
+    """Of a study whose trials are jobs, under the name that these begin with."""
+    from hocket.tune.summary import summary_of
+
+    assert study.definition.jobs is not None
+    jobs = study.definition.jobs
+    owner = str(jobs.options.get("owner") or login())
+    return StudyReports(client, jobs.prefix, owner, lambda state: summary_of(study.outcome, state, study.job_name))
+
+
 class JobTuner:
     """Drives a study until all is done."""
 
     def __init__(self, client: Client, study: JobStudy, describe: Describe, show: Callable[[float], None]) -> None:
         self._client, self._study, self._describe, self._show = client, study, describe, show
         self._asked: dict[str, Ask] = {}  # job → what this process asked of it last
-        self._reports = StudyReports(client, study)
+        self._reports = reports_of_jobs(client, study)
         self._untold = True  # something happened that the controller was not told of
         self._said: set[tuple[int, str]] = set()  # warnings that were given, by trial and kind
 
@@ -172,16 +182,12 @@ class JobTuner:
 
     def _wish(self, wish: str, names: list[str]) -> None:
         """For each job; one that is over by now needs nothing more."""
-        from hocket.cli.live.client import login
-
         if not names:
             return
         said = {"wish": str(wish), "jobs": names, "by": f"hocket tune ({login()})"[:200]}
         patiently(self._client, lambda: self._client.post("/v1/wishes", said))
 
     def _submit(self, numbers: Iterable[int]) -> None:
-        from hocket.cli.live.client import login
-
         specs = [self._describe(self._study.command(number)) for number in numbers]
         for first in range(0, len(specs), BATCH):
             batch = specs[first : first + BATCH]
