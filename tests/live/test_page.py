@@ -406,6 +406,12 @@ def test_what_users_wrote_is_shown_as_text(tab: Tab, controller: LiveController)
         assert "owned · " not in page.title()
         assert "\u202e" not in page.locator("main").inner_text(), view
     assert "‹U+202E›<img" in page.locator(".study tbody").inner_text()
+    tab.go("/whatif")
+    tab.awaits("document.querySelectorAll('#what-if-policy option').length > 30")
+    page.get_by_role("button", name="Run").click()
+    tab.awaits("document.querySelector('.what-if-result')?.textContent.includes('<b>eve</b>')")
+    assert HOSTILE in page.locator(".what-if-result").inner_text()
+    is_text(tab, "a job's name and owner in the result of a what-if")
 
 
 def is_text(tab: Tab, about: str) -> None:
