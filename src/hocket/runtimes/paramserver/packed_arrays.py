@@ -12,7 +12,8 @@ import numpy as np
 from hocket.runtimes.paramserver.algorithm import Array
 
 PAGE = 4096  # O_DIRECT reads and writes whole pages, to and from memory that begins with one.
-_WORDS = PAGE // 8
+_WORDS = PAGE // 4
+_WEIGHTS = np.random.default_rng(0).integers(0, 2**63, _WORDS, dtype=np.uint64)  # of the words of a page
 
 
 class _Place(NamedTuple):
@@ -69,13 +70,13 @@ def read_only(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def checksum(buffer: mmap.mmap, offset: int, size: int) -> int:
-    """Of whole pages: the sum of each, times an odd number of its own.
+    """Of whole pages: words of 32 bits, each times the weight of its place, in a sum of 64 bits.
 
-    It finds a changed word, and pages that are lost or in the wrong place. CRC-32 takes five times as long here, which
-    is longer than the disk takes.
+    It tells changed words, words and pages that have changed places, and those that are lost: a state is written only
+    if this differs, and a plain sum is the same for values in another order. CRC-32 takes a third longer.
     """
-    words = np.frombuffer(buffer, np.uint64, size // 8, offset).reshape(-1, _WORDS)
-    sums = np.add.reduce(words, axis=1)
+    words = np.frombuffer(buffer, np.uint32, size // 4, offset).reshape(-1, _WORDS)
+    sums = np.einsum("ij,j->i", words, _WEIGHTS, dtype=np.uint64)
     return int((sums * (2 * np.arange(len(sums), dtype=np.uint64) + np.uint64(1))).sum())
 
 

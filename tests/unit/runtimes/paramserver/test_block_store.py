@@ -214,6 +214,24 @@ def test_a_block_that_is_to_go_to_disk_stays_while_it_is_used_and_its_new_state_
         assert store.state(0)["x"].tolist() == [7, 7, 7]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([0, 1, 2, 3], [3, 2, 1, 0]),  # in another order
+        ([1.0, 1.0, 2.0, 2.0], [-1.0, -1.0, 2.0, 2.0]),  # Only the highest bits change.
+        ([2, 5, 7, 7], [3, 4, 7, 7]),  # Their sum is the same.
+    ],
+)
+def test_a_state_on_disk_is_written_however_it_has_changed(tmp_path, before, after):
+    given_block = Block("b", dict(block(0).data), {"x": np.array(before)})
+    with BlockStore([given_block], 100 * SIZE, str(tmp_path)) as store:
+        store.set_share_on_disk(1.0)
+        store.begin_round([0])
+        store.begin(0).state["x"][:] = after
+        store.end(0)
+        assert store.state(0)["x"].tolist() == after
+
+
 def test_rounds_that_take_about_as_long_do_not_move_blocks_to_disk(tmp_path):
     with BlockStore(blocks(50), 1000 * SIZE, str(tmp_path)) as store:
         store.set_share_on_disk(0.3)
