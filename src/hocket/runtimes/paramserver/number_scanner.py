@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from hocket.runtimes.paramserver.file_blocks import FileReading
 from hocket.runtimes.paramserver.kernel_compiler import compiled
 
 _POWERS = np.array([10.0**n for n in range(309)])
+_SEPARATORS = re.compile(r"[ \t\r,:]+")  # as the kernels below have them
 
 
 class Numbers(NamedTuple):
@@ -97,7 +99,8 @@ def _read_odd(found: Numbers, odd: Array) -> None:
         field = place - int(np.searchsorted(found.lines, line))
         text = found.fields(line)[field]
         try:
-            number = float(text)
+            # Python's own reader also takes blanks around a number, other scripts' digits, and underscores.
+            number = float(text if text.isascii() and text.isprintable() and "_" not in text else "")
         except ValueError:
             found.refuse(place, "is not a number")
         if not math.isfinite(number):
@@ -107,7 +110,7 @@ def _read_odd(found: Numbers, odd: Array) -> None:
 
 def _fields(line: bytes) -> list[str]:
     text = line.split(b"#")[0].decode("utf-8", "replace")
-    return text.replace(",", " ").replace(":", " ").split()
+    return [field for field in _SEPARATORS.split(text) if field]
 
 
 def _count_tokens(text: Array) -> int:
@@ -127,7 +130,10 @@ def _count_tokens(text: Array) -> int:
 
 
 def _scan_tokens(text: Array, powers: Array, values: Array, lines: Array, after_colon: Array, odd: Array) -> Any:
-    """Digits are read into a whole number, which a power of ten scales: right to the last digit but one."""
+    """Digits are read into a whole number, which a power of ten scales: right to the last digit but one.
+
+    The whole number is below 1e18: scaled by up to 1e290, it is finite.
+    """
     i, n, line, count, odds = 0, len(text), 1, 0, 0
     colon = False
     while i < n:
@@ -182,7 +188,7 @@ def _scan_tokens(text: Array, powers: Array, values: Array, lines: Array, after_
                 good = False
             exponent += -power if down else power
         ended = i == n or text[i] == 10 or text[i] == 32 or text[i] == 9 or text[i] == 13
-        if not (ended or text[i] == 44 or text[i] == 58 or text[i] == 35) or not good or abs(exponent) > 300:
+        if not (ended or text[i] == 44 or text[i] == 58 or text[i] == 35) or not good or abs(exponent) > 290:
             odd[odds] = count
             odds += 1
             while i < n and not (
