@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -44,6 +45,7 @@ class HostGroup:
         self._arrived = threading.Condition()
         self._addresses: dict[int, tuple[str, int]] = {}
         self._closing = False
+        self._failure = ""  # why another host was not answered
         self._waited_s = 0.0  # at the last point
         # On host 0: what points took that all had come to, in all. The host that comes last to one waits for no other.
         self.meeting_s = 0.0
@@ -149,10 +151,18 @@ class HostGroup:
                 self._addresses[hello.host] = (address, hello.port)
                 self._arrived.notify_all()
         except LinkClosed:
-            if link in self._served and not self._closing:
-                self.is_broken.set()
-                self._on_break()
-            link.close()
+            self._is_gone(link)
+        except Exception as error:  # A bug, or no memory: the other host must not wait for ever.
+            self._failure = f"host {self.host}: {type(error).__name__}: {error}"
+            with suppress(LinkClosed):
+                link.send(HostFailed(self._failure))
+            self._is_gone(link)
+
+    def _is_gone(self, link: HostLink) -> None:
+        if link in self._served and not self._closing:
+            self.is_broken.set()
+            self._on_break()
+        link.close()
 
     # -- the synchroniser ----------------------------------------------------------------------------------------
 
@@ -160,6 +170,8 @@ class HostGroup:
         """Wait until all hosts have come to this point; what each of them says there, by host."""
         if self.hosts == 1:
             return [said]
+        if self._failure:
+            raise TrainingError(self._failure)
         mine, began_s = msgspec.Raw(msgspec.msgpack.encode(said)), time.perf_counter()
         try:
             if self.host:

@@ -162,7 +162,7 @@ class HostLink:
             case Content() as answer:
                 return answer
             case HostFailed(why):
-                raise TrainingError(why)
+                raise TrainingError(why if why.startswith("host ") else f"{self.name}: {why}")
             case other:
                 raise LinkClosed(f"{self.name}: answered with {type(other).__name__}")
 

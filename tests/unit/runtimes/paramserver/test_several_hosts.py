@@ -314,6 +314,37 @@ def test_all_hosts_say_why_one_failed() -> None:
     assert found[1].endswith(why)
 
 
+@pytest.mark.parametrize("rows", [6, 600_000])  # More than connections take in must not be waited for.
+def test_a_server_that_cannot_answer_ends_all_hosts(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plain(Algorithm):
+        def init(self, rng: np.random.Generator) -> Mapping[str, Array]:
+            return {"weights": rng.uniform(size=rows)}
+
+        def compute(self, _block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:
+            return {"weights": params["weights"]}
+
+    def no_room(shard: ModelShard, *_args: Any) -> Any:
+        raise MemoryError(f"no room on host {shard.host}")
+
+    monkeypatch.setattr(ModelShard, "buffer_for_push", no_room)
+    for error in hosts_train(2, Plain, dense_blocks, objective_every=0):
+        assert isinstance(error, TrainingError)
+        assert "host" in str(error)
+
+
+def test_an_error_of_another_hosts_server_names_that_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = ModelShard.buffer_for_push
+
+    def full(shard: ModelShard, *args: Any) -> Any:
+        if shard.host == 1:
+            raise TrainingError("its disk is full")
+        return plain(shard, *args)
+
+    monkeypatch.setattr(ModelShard, "buffer_for_push", full)
+    first, _second = hosts_train(2, LeastSquares, dense_blocks)
+    assert str(first) == "host 1 (127.0.0.1): its disk is full"
+
+
 def test_hosts_that_were_started_differently_say_so() -> None:
     def run(at: LaunchVariables) -> Trained:
         return train(LeastSquares(), dense_blocks(4 + at.host), workers=1, epochs=5, launch=at)
