@@ -160,7 +160,8 @@ class CheckpointPart:
         """Files as long as they will be, without content."""
         with self._written():
             self._folder.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(self._part, ignore_errors=True)
+            for left in self._folder.glob(f"{_PREFIX}*{_PART}"):  # by a process that was killed; it takes up room
+                shutil.rmtree(left, ignore_errors=True)
             self._part.mkdir()
             for name, layout in self._layouts.items():
                 header = _array_header(layout)

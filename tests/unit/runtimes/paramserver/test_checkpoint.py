@@ -45,6 +45,15 @@ def test_states_are_whole_though_another_thread_reads_them_for_the_first_time(
         assert unpacked_states(content)[3]["x"].tolist() == [0, 1, 2, 3]
 
 
+def test_what_was_left_of_a_checkpoint_is_removed_before_room_is_needed_for_another(tmp_path: Path) -> None:
+    here, layout = CheckpointFolder(tmp_path), {"a": ArrayLayout.of(np.zeros(4))}
+    finished = SavedProgress("A", 2, 4, 4, 0)
+    here.begin(finished, layout).finish(finished)
+    here.begin(SavedProgress("A", 5, 4, 4, 0), layout)  # Its process is killed.
+    here.begin(SavedProgress("A", 4, 4, 4, 0), layout)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["iteration-000000002", "iteration-000000004.part"]
+
+
 def test_a_checkpoint_that_is_begun_is_known_by_its_id_and_counts_when_it_is_finished(tmp_path: Path) -> None:
     here, layout = CheckpointFolder(tmp_path), {"a": ArrayLayout.of(np.zeros((4, 2)))}
     progress = SavedProgress("A", 7, 4, 4, 0, id="this")
