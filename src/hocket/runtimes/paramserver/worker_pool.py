@@ -75,8 +75,13 @@ class WorkerPool:
                 take(item, work(item))
             return
         order = _Order()
-        running = [self._threads.submit(_serve, order, items, work, take) for _ in range(min(self.workers, len(items)))]
-        errors = [error for future in running if (error := future.exception()) is not None]
+        threads = range(min(self.workers, len(items)))
+        try:
+            running = [self._threads.submit(_serve, order, items, work, take) for _ in threads]
+            errors = [error for future in running if (error := future.exception()) is not None]
+        except BaseException:  # An interrupt: the threads begin with nothing more.
+            order.advance(broken=True)
+            raise
         if errors:
             raise errors[0]
 

@@ -1,5 +1,6 @@
 """Workers take blocks as they are free; results are taken in the order of the blocks."""
 
+import signal
 import threading
 from collections.abc import Iterator
 
@@ -53,6 +54,29 @@ def test_an_error_in_taking_ends_it_too(pool: WorkerPool) -> None:
 
     with pytest.raises(KeyError):
         pool.each(list(range(50)), lambda item: item, take)
+
+
+def test_an_interrupt_ends_it_before_the_next_items() -> None:
+    begun: list[int] = []
+    both, interrupted = threading.Barrier(2), threading.Event()
+    pool = WorkerPool(2)
+
+    def work(item: int) -> int:
+        begun.append(item)
+        if item < 2:
+            both.wait(60)
+        elif item == 2:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            assert interrupted.wait(60)
+        return item
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            pool.each(list(range(50)), work, lambda _item, _result: None)
+    finally:
+        interrupted.set()
+        pool.close()
+    assert len(begun) <= 5
 
 
 def test_all_rows_are_worked_on_once(pool: WorkerPool) -> None:
