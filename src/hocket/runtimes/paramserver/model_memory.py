@@ -30,6 +30,7 @@ class ModelMemory:
     def __init__(self) -> None:
         self._folder: str | None = None
         self._files: weakref.WeakKeyDictionary[mmap.mmap, int] = weakref.WeakKeyDictionary()
+        self._listing = threading.Lock()  # None may be added while they are listed.
         self._budget, self._over = 0, threading.Event()
         self._watching: threading.Thread | None = None
         self.times_given_up = 0
@@ -62,7 +63,8 @@ class ModelMemory:
         except OSError as error:
             said = f"{size / MIB:.1f} MiB of the model cannot be kept in folder '{self._folder}'"
             raise SpillError(f"{said}: {error.strerror}") from error
-        self._files[mapped] = file
+        with self._listing:
+            self._files[mapped] = file
         weakref.finalize(mapped, os.close, file)
         return np.frombuffer(mapped, layout.dtype).reshape((rows, *layout.row_shape))
 
@@ -109,7 +111,7 @@ class ModelMemory:
 
     def write_back(self) -> None:
         """Between iterations: let the disk have what has changed, and the kernel drop its copies."""
-        for _mapped, file in list(self._files.items()):  # A file stays open while its map is in this list.
+        for _mapped, file in self._listed():  # A file stays open while its map is in this list.
             os.fdatasync(file)
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -126,5 +128,9 @@ class ModelMemory:
     def give_up(self) -> None:
         """Drop all pages of mapped arrays from this process; what has changed goes to the files."""
         self.times_given_up += 1
-        for mapped in list(self._files):
+        for mapped, _file in self._listed():
             mapped.madvise(mmap.MADV_DONTNEED)
+
+    def _listed(self) -> list[tuple[mmap.mmap, int]]:
+        with self._listing:
+            return list(self._files.items())

@@ -5,6 +5,8 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from hocket.runtimes.paramserver.block_file import is_in_memory
 from hocket.runtimes.paramserver.host_blocks import SpillOptions
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables
 from hocket.runtimes.paramserver.memory_budget import resident_bytes
+from hocket.runtimes.paramserver.pull_plan import ArrayLayout
 from hocket.runtimes.paramserver.stored_block import StoredBlock
 from hocket.runtimes.paramserver.training import EpochEnd, Paused, Trained, train
 from hocket.runtimes.paramserver.worker_pool import WorkerPool
@@ -196,6 +199,25 @@ def test_a_model_on_disk_gives_the_same_to_the_last_bit(
     monkeypatch.setattr(model_memory, "_FULL", 0.0)  # Pages are given up all the time.
     found = on_hosts(hosts, lambda at: run(at, **spilled(disk, 1.0)))[0]
     assert same(found, expected)  # type: ignore[arg-type]
+
+
+def test_an_array_that_comes_while_pages_are_given_up_harms_nothing(disk: str) -> None:
+    class OneComes(weakref.WeakKeyDictionary[Any, int]):
+        def __iter__(self) -> Iterator[Any]:
+            for each in super().__iter__():
+                coming = threading.Thread(target=lambda: arrays.append(memory.empty(layout, 9)))
+                coming.start()
+                coming.join(0.05)  # It may have to wait.
+                yield each
+
+    memory, layout = model_memory.ModelMemory(), ArrayLayout.of(np.zeros(9))
+    memory.spill(disk, 1 << 40)
+    try:
+        arrays = [memory.empty(layout, 9)]
+        memory._files = OneComes(memory._files)
+        memory.give_up()
+    finally:
+        memory.close()
 
 
 def test_a_model_that_the_budget_has_no_room_for_even_so_is_refused(disk: str) -> None:
