@@ -96,6 +96,8 @@ class HostModel:
                 )
             if not np.can_cast(rows.dtype, params[name].dtype, "same_kind"):
                 raise TrainingError(f"{what}: update of '{name}' is {rows.dtype}; the array is {params[name].dtype}")
+            with np.errstate(over="ignore"):
+                rows = rows.astype(params[name].dtype, copy=False)  # in which it may be infinite
             if is_not_finite(rows):
                 raise TrainingError(f"{what}: update of '{name}' has a NaN or an infinite value")
             found[name] = rows

@@ -431,9 +431,10 @@ class _Run:
     def _heed(self, leave: bool) -> None:
         """At the end of an iteration: save or leave if any host is asked to. Host 0 knows when it is time to save."""
         is_due = self.saved_iteration < 0 or time.monotonic() - self.saved_s >= self.options.checkpoint_every_s
-        asked = {"end": self.signals.end or leave, "save": self.signals.save or (self.group.host == 0 and is_due)}
+        if is_asked := self.signals.save:
+            self.signals.save = False  # Before hosts meet: a signal that comes meanwhile counts for the next time.
+        asked = {"end": self.signals.end or leave, "save": is_asked or (self.group.host == 0 and is_due)}
         told = self.group.exchange(f"ended {self.iteration}", asked)
-        self.signals.save = False
         end = any(of["end"] for of in told)
         if end or any(of["save"] for of in told):
             self._save_if_new()

@@ -19,6 +19,7 @@ from tests.unit.runtimes.paramserver.least_squares import (
 )
 
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock, TrainingError
+from hocket.runtimes.paramserver.host_group import HostGroup
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables
 from hocket.runtimes.paramserver.training import EpochEnd, Paused, Trained, train
 
@@ -211,6 +212,24 @@ def test_signals_are_heeded_at_the_end_of_an_iteration(tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+def test_a_signal_that_comes_while_hosts_agree_whether_to_save_is_heeded_after_the_next_iteration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, saved = HostGroup.exchange, []  # type: ignore[var-annotated]
+
+    def exchange(group: HostGroup, point: str, said: Any) -> list[Any]:
+        if point == "ended 3":
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return plain(group, point, said)
+
+    monkeypatch.setattr(HostGroup, "exchange", exchange)
+    trained(
+        LeastSquares(), dense_blocks(1), epochs=6, checkpoint=tmp_path, checkpoint_every_s=1e9,
+        on_epoch=lambda _end: saved.append([path.name for path in tmp_path.iterdir()]),
+    )  # fmt: skip
+    assert saved[3:5] == [["iteration-000000001"], ["iteration-000000004"]]
+
+
 # -- what is refused -----------------------------------------------------------------------------------------
 
 
@@ -236,6 +255,16 @@ class Giving(LeastSquares):
 def test_a_bad_update_fails_with_the_name_of_its_block(updates: Any, why: str) -> None:
     with pytest.raises(TrainingError, match=f"^block 'block 1': {why}"):
         trained(Giving(updates), dense_blocks())
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_an_update_that_is_too_large_for_the_arrays_type_fails_with_the_name_of_its_block(blocks: int) -> None:
+    class Single(Giving):
+        def init(self, rng: np.random.Generator) -> Mapping[str, Array]:
+            return {name: array.astype(np.float32) for name, array in super().init(rng).items()}
+
+    with pytest.raises(TrainingError, match=r"^block 'block 0': update of 'weights' has a NaN or an infinite value"):
+        trained(Single({"weights": np.full(6, 1e300)}, "block 0"), dense_blocks(blocks), epochs=1, objective_every=0)
 
 
 def test_large_updates_whose_sum_overflows_are_no_error() -> None:
@@ -350,7 +379,9 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
 def test_half_a_checkpoint_is_not_looked_at_and_a_failed_one_leaves_the_last(tmp_path: Path) -> None:
     with pytest.raises(Paused):
         trained(LeastSquares(), dense_blocks(), checkpoint=tmp_path, turns=LeaveAfter(2))
-    (tmp_path / "iteration-000000009.part").mkdir()
+    left = tmp_path / "iteration-000000009.part"  # by a process that was killed
+    left.mkdir()
+    (left / "weights.npy").touch()
 
     class Odd(LeastSquares):
         def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:
