@@ -50,7 +50,7 @@ test-long: $(STAMP) ## run the long tests: whole benchmarks, papers and PyTorch 
 	$(PYTEST) -m long
 
 test-ray: $(STAMP) ## run the tests that need Ray, which is installed first (250 MB)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ray]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ray]' 'ray[tune]>=2.50'
 	$(BIN)/python -m pytest tests/ray tests/unit/executors/ray
 
 check: $(STAMP) ## lint, formatting and strict types

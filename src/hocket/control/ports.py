@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -272,6 +272,9 @@ class AgentSessions(Protocol):
 
     def containments(self) -> dict[str, str]:
         """What contains the jobs of each node, of those that said it."""
+
+    def nodes_with_files(self) -> Mapping[str, Set[str]]:
+        """Job that is not over → the nodes that may have files of it."""
 
     def silent_s(self) -> dict[str, float]:
         """For how long each connected node was not heard from."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,21 +35,22 @@ class SubmittedJob:
     @property
     def state(self) -> str:
         """Where it stands: `waiting`, `running`, `paused`, `finished`, `failed`, …"""
-        with self._client() as client:
+        with self.client() as client:
             return row_in(_in_words(lambda: shown(client, self.id))).state
 
     def wait(self) -> str:
         """Wait for its end; its state then."""
-        with self._client() as client:
+        with self.client() as client:
             ends: dict[str, str] = _in_words(lambda: await_ends(client, [self.id]))
         return ends[self.id]
 
     def stop(self) -> None:
         """Ask it to end."""
-        with self._client() as client:
+        with self.client() as client:
             _in_words(lambda: wished(client, "stop", [self.id]))
 
-    def _client(self) -> Client:
+    def client(self) -> Client:
+        """What calls its controller; to be used in a `with` statement."""
         return Client(self._home)
 
     def __repr__(self) -> str:
@@ -71,8 +72,25 @@ def submit(
     The controller is that of `home`, or the one that `HOCKET_URL` and `HOCKET_TOKEN`, or `HOCKET_HOME`, name.
     Raises SubmissionError.
     """
+    return submit_from(os.getcwd(), os.environ, work, arguments, home, options)
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Refuse a name that no option of a job has. Raises SubmissionError."""
     if unknown := [name for name in options if name not in NAMES]:
         raise SubmissionError(f"{unknown[0]} is no option of a job")
+
+
+def submit_from(
+    folder: str,
+    shell: Mapping[str, str],
+    work: Callable[..., object] | Sequence[str] | str,
+    arguments: Sequence[object],
+    home: str | Path | None,
+    options: Mapping[str, object],
+) -> SubmittedJob:
+    """As `submit`, by a program in this folder that has these variables. Raises SubmissionError."""
+    check_options(options)
     said = {name: value for name, value in options.items() if value is not None}
     with Bundles() as bundles:
         if callable(work):
@@ -82,7 +100,7 @@ def submit(
         else:
             said["command"] = work if isinstance(work, str) else list(work)
         try:
-            job = read_job(said, os.getcwd(), dict(os.environ), bundles.pack)
+            job = read_job(said, folder, shell, bundles.pack)
             with Client(Path(home) if home is not None else None) as client:
                 (job_id,) = sent(client, [job], bundles)
         except (FieldProblem, InputError) as error:

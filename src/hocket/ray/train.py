@@ -100,7 +100,7 @@ def use_own_processes() -> None:
             self._last_metrics = metrics
             self._keep(checkpoint)
             if self._context.get_world_rank() == 0:
-                numbers = {name: value for name, value in metrics.items() if name != "epoch" and _is_number(value)}
+                numbers = {name: value for name, value in metrics.items() if name != "epoch" and is_number(value)}
                 report_progress(epoch=self._reports, **numbers)
                 said = " ".join(f"{name}={value:.6g}" for name, value in numbers.items())
                 print(f"report {self._reports} of {self._context.get_world_size()} processes: {said}", flush=True)
@@ -143,7 +143,8 @@ def use_own_processes() -> None:
     ray.init = lambda *_, **__: None
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Can it be passed on as a metric?"""
     with suppress(TypeError, ValueError):
         float(value)  # type: ignore[arg-type]
         return not isinstance(value, str | bool)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hocket.service.compaction import Keep
 
 KEEP_HISTORY_S = 90 * 86400.0
-RAY_KEEP_S = 600.0
+RAY_KEEP_S, RAY_IDLE_S = 600.0, 300.0
 JUDGE_EVERY_S, JUDGE_OVER_S = 86400.0, 14 * 86400.0
 NO_ARCHIVE = "none"
 
@@ -34,10 +34,12 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     keep_history_s: float = KEEP_HISTORY_S  # cycles that are older are removed from the journal; 0: none are
     keep_size_mib: float = 0.0  # and so are the oldest, when the journal is larger; 0: of any size
     ray: str = ""  # address of a Ray cluster that lends its nodes, auto or start; empty: none does
+    ray_nodes: int = 1  # of a Ray that is started on this machine
     ray_state: str = ""  # folder for agents on each of its nodes; empty: `~/.hocket/ray`
     ray_checkpoints: str = ""  # folder for checkpoints that all of them share; empty: each has its own
     ray_keep_s: float = RAY_KEEP_S  # how long they stay without a controller
     ray_autoscale: bool = False  # whether Ray's autoscaler is asked for nodes for waiting jobs
+    ray_idle_s: float = RAY_IDLE_S  # A node that no job needs for so long is given back to it; 0: none is.
     switch_to: str = ""  # learned policy that takes over from MLF-H when it is as good, as `compare` names it
     judge_every_s: float = JUDGE_EVERY_S
     judge_over_s: float = JUDGE_OVER_S  # of the past
@@ -92,10 +94,13 @@ def as_options(settings: Settings) -> str:
         said += ["--keep-history", f"{kept_s / 86400:g}d" if kept_s else "all"]
     said += ["--keep-size", f"{settings.keep_size_mib:g}M"] if settings.keep_size_mib else []
     said += ["--ray", settings.ray] if settings.ray else []
+    said += ["--ray-nodes", str(settings.ray_nodes)] if settings.ray_nodes != 1 else []
     said += ["--ray-state", settings.ray_state] if settings.ray_state else []
     said += ["--ray-checkpoints", settings.ray_checkpoints] if settings.ray_checkpoints else []
     said += ["--ray-keep", f"{settings.ray_keep_s:g}s"] if settings.ray_keep_s != RAY_KEEP_S else []
     said += ["--ray-autoscale"] if settings.ray_autoscale else []
+    if (idle_s := settings.ray_idle_s) != RAY_IDLE_S:
+        said += ["--ray-idle", f"{idle_s:g}s" if idle_s else "never"]
     said += ["--switch-to", settings.switch_to] if settings.switch_to else []
     if (every_s := settings.judge_every_s) != JUDGE_EVERY_S:
         said += ["--judge-every", f"{every_s:g}s"]

@@ -7,6 +7,7 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from hashlib import sha256
 from threading import Event as Flag
@@ -17,8 +18,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hocket.executors.ray.messages import KEEP_S, LEAVE, AgentSettings, WantedNodes, WatchSpec, said
+from hocket.executors.ray.messages import IDLE_S, KEEP_S, LEAVE, AgentSettings, NodeNeeds, WatchSpec, said
+from hocket.model.snapshot import Snapshot
 from hocket.service.home import Home
+from hocket.service.idle_nodes import idle_nodes
+from hocket.service.wanted_resources import wanted_resources
 
 _log = logging.getLogger("hocket.service")
 _CONNECT_S = 180.0  # for Ray to answer, or to start on this machine
@@ -41,6 +45,8 @@ class RayOptions(Struct, frozen=True):
     checkpoints: str = ""  # folder that all nodes share
     keep_s: float = KEEP_S  # how long agents stay without a controller
     autoscale: bool = False  # whether Ray's autoscaler is asked for nodes for waiting jobs
+    idle_s: float = IDLE_S  # A node that no job needs for so long is given back to it; 0: none is.
+    nodes: int = 1  # of a Ray that is started here
     agent_options: tuple[str, ...] = ()
     log_options: tuple[str, ...] = ()
 
@@ -53,7 +59,7 @@ class RayNodes:
         self._namespace = f"hocket-{sha256(home.token.encode()).hexdigest()[:12]}"
         self._spec: WatchSpec | None = None
         self._trouble = ""
-        self._wanted: list[dict[str, float]] = []
+        self._needs = NodeNeeds([])
         self._stopping = Flag()
         self._lock = Lock()
         self._child: subprocess.Popen[bytes] | None = None
@@ -83,7 +89,10 @@ class RayNodes:
             options.keep_s,
         )
         ca_file = str(ca) if ca.exists() else ""
-        self._spec = WatchSpec(settings, str(self._home.token_file), ca_file, is_local, options.gpus, options.cores)
+        self._spec = WatchSpec(
+            settings, str(self._home.token_file), ca_file, is_local, options.gpus, options.cores,
+            options.idle_s if options.autoscale else 0.0, str(self._home.path / "ray_drained.json"),
+        )  # fmt: skip
         assert self._child is not None
         self._send(self._child, said(self._spec))
         self._thread.start()
@@ -93,14 +102,18 @@ class RayNodes:
         """Whether nodes may come for jobs that wait."""
         return self._options.autoscale
 
-    def want(self, resources: list[dict[str, float]]) -> None:
-        """Tell what jobs wait for, if nodes may come for them."""
-        if not self._options.autoscale or resources == self._wanted:
+    def look(self, snapshot: Snapshot, with_files: Mapping[str, Set[str]]) -> None:
+        """Tell what jobs need, if nodes come for them and are given back; `with_files`: job → nodes with its files."""
+        local = {} if self._options.checkpoints else with_files
+        up = [view.node.id for view in snapshot.nodes.values() if view.up]
+        idle = idle_nodes(snapshot, local) if self._options.idle_s else {}
+        needs = NodeNeeds(wanted_resources(snapshot), up, idle)
+        if needs == self._needs:
             return
         with self._lock:
-            self._wanted = resources
+            self._needs = needs
             if self._child is not None:
-                self._send(self._child, said(WantedNodes(resources)))
+                self._send(self._child, said(needs))
 
     def stop(self) -> None:
         """End all agents, and give back what was reserved."""
@@ -139,6 +152,7 @@ class RayNodes:
         command += [str(self._home.ray_head), "--log-file", str(self._home.log), *options.log_options]
         command += [] if options.gpus is None else ["--gpus", str(options.gpus)]
         command += [] if options.cores is None else ["--cores", f"{options.cores:g}"]
+        command += ["--nodes", str(options.nodes)]
         with open(self._home.log, "ab") as log:
             # A session of its own: Ctrl-C is for the controller.
             return subprocess.Popen(
@@ -150,7 +164,7 @@ class RayNodes:
         child = self._launched()
         answer = self._answer(child, _CONNECT_S)
         if answer is not None and "error" not in answer and self._spec is not None:
-            self._send(child, said(self._spec) + (said(WantedNodes(self._wanted)) if self._wanted else b""))
+            self._send(child, said(self._spec) + (said(self._needs) if self._options.autoscale else b""))
             self._trouble = ""
             return child
         trouble = f"Ray at {self._options.address} does not answer" if answer is None else str(answer.get("error"))

@@ -43,7 +43,6 @@ from hocket.service.ray_nodes import RayNodes
 from hocket.service.retention import Retention
 from hocket.service.secret_store import KeyFile
 from hocket.service.standby import StandbyOptions, token_digest, when_free
-from hocket.service.wanted_resources import wanted_resources
 from hocket.service.whatif_runs import WhatIfRuns
 
 _log = logging.getLogger("hocket.service")
@@ -201,7 +200,7 @@ class Up:
         while not self._leaving.wait(0.5):
             self.home.tell_controllers(journal.others.urls())
             if self._ray is not None and self._ray.grows:
-                self._ray.want(wanted_resources(self.engine.snapshot))
+                self._ray.look(self.engine.snapshot, self.engine.executor.sessions.nodes_with_files())
             if journal.lost or self.engine.over.is_set() or not thread.is_alive():
                 _log.error("the controller ends: %s", journal.lost or self.engine.trouble or "its API broke")
                 if journal.lost:

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from hocket.cli.live.ray_options import check_ray_settings
 from hocket.cli.live.switch_options import switch_options
 from hocket.cli.live.up import _settings
 from hocket.cli.terminal.errors import InputError
 from hocket.policies import find
 from hocket.service.compaction import Keep
 from hocket.service.home import Home
-from hocket.service.home_settings import write_settings
+from hocket.service.home_settings import Settings, write_settings
 
 URL = "https://hooks.example.org/secret"
 
@@ -96,6 +97,18 @@ def test_what_is_said_of_ray_is_remembered_until_it_is_none(tmp_path: Path) -> N
     assert said(**forgotten) == (("", "", "", 600.0), "")
     with pytest.raises(InputError, match="--ray-keep "):
         said(ray_keep_s="soon")
+    assert said(ray_idle_s="never")[1] == ""
+    assert said()[1] == "--ray-idle never"
+    assert said(ray_idle_s="5m")[1] == ""
+
+
+def test_only_a_ray_that_is_started_here_has_a_number_of_nodes() -> None:
+    check_ray_settings(Settings(ray="start", ray_nodes=3), None, 3)
+    check_ray_settings(Settings(ray="auto", ray_nodes=3), None, None)  # remembered
+    with pytest.raises(InputError, match="--ray-nodes must be from 1 to 16, not 0"):
+        check_ray_settings(Settings(ray="start"), None, 0)
+    with pytest.raises(InputError, match="it needs --ray start, not 'auto'"):
+        check_ray_settings(Settings(ray="auto"), None, 3)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""`hocket demo`: real jobs share four virtual devices, one is killed, and nothing is lost; in under a minute."""
+"""`hocket demo`: real jobs share four virtual devices, one is killed, and nothing is lost; in under a minute.
+
+With `--ray start` they share three nodes of four devices each, and a whole node is killed as well.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from hocket.cli.terminal.errors import UNFINISHED, InputError
+from hocket.executors.ray.connection import START
 
 if TYPE_CHECKING:
     from hocket.cli.live.client import Client
     from hocket.cli.live.job_rows import ListedJob
+
 
 DEVICES = 4
 # Least service first, in levels small enough for jobs of seconds: newcomers make the long ones pause.
@@ -43,6 +48,7 @@ SALES = 200_000
 SQL = "SELECT shop, count(*) AS sales, avg(price) AS price FROM sales GROUP BY shop ORDER BY shop"
 QUERY_GOAL = "acc >= 97% within 5m"
 UNLUCKY = "unlucky"  # whose process is killed once it has got somewhere
+NODES = 3  # of a Ray of the demo's own, each with as many devices; when one is lost, two are enough for all sizes
 _BEGIN_S = 120.0  # for the controller to begin; a few seconds, unless the machine does much else
 _LONGEST_S = 600.0  # It takes below a minute, unless the machine does much else.
 
@@ -59,6 +65,12 @@ def demo(
             "--ray", metavar="HOST:PORT|auto|start", help="Run on the nodes of a Ray cluster, or start one for it."
         ),
     ] = "",
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help=f"With --ray start: so many nodes; of several, one is killed. {NODES} at first."
+        ),
+    ] = None,
 ) -> None:
     """Run eight real training jobs on four virtual devices, kill one, and ask what fifo would have done.
 
@@ -71,18 +83,22 @@ def demo(
     with refusing():
         must_be_writable(out, "--out", is_folder=True)
         script = _training_script()
-    with _folder(home) as folder, _controller(folder, _devices(ray, folder)), Client(folder) as client:
+        if nodes is not None and ray != START:
+            raise InputError("--nodes is for a Ray of the demo's own: say --ray start")
+    count = (nodes or NODES) if ray == START else 1
+    with _folder(home) as folder, _controller(folder, _devices(ray, count, folder)), Client(folder) as client:
         data = _sales(folder)
         beside = " and a query" if data is not None else ""
-        devices = "a Ray cluster" if ray not in ("", "start") else f"{DEVICES} virtual devices"
-        _await_node(client)
+        devices = "a Ray cluster" if ray not in ("", START) else f"{DEVICES} virtual devices"
+        devices += f" on each of {count} nodes" if count > 1 else ""
+        _await_nodes(client, count)
         typer.echo(f"{len(JOBS)} training jobs{beside} come to {devices}; {POLICY[0]} decides …", err=True)
-        killed = _play(client, folder, [_spec(job, script) for job in JOBS], data)
+        faults = _play(client, folder, count > 1, [_spec(job, script) for job in JOBS], data)
         rows = _rows(client)
         answer = _answer(client) if data is not None else ""
         client.post("/v1/down", {"grace_s": 5})
         _kept(folder, out)
-    _report(rows, killed, out, answer)
+    _report(rows, faults, out, answer)
     if any(row.state not in ("finished", "attained") for row in rows):
         raise typer.Exit(UNFINISHED)
 
@@ -104,13 +120,13 @@ def _folder(given: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _devices(ray: str, folder: Path) -> list[str]:
+def _devices(ray: str, nodes: int, folder: Path) -> list[str]:
     """The options of `hocket up` for this machine's virtual devices, or for the nodes of a Ray cluster."""
     virtual = ["--gpus", str(DEVICES)]
     if not ray:
         return [*virtual, "--name", "demo"]
     shared = ["--ray-state", str(folder / "nodes"), "--ray-checkpoints", str(folder / "checkpoints")]
-    return ["--ray", ray, *shared, *(virtual if ray == "start" else ())]
+    return ["--ray", ray, *shared, *([*virtual, "--ray-nodes", str(nodes)] if ray == START else ())]
 
 
 @contextmanager
@@ -140,15 +156,18 @@ def _controller(folder: Path, devices: list[str]) -> Iterator[None]:
             child.wait()
 
 
-def _await_node(client: Client) -> None:
-    """Wait until there is a node for the largest job: those of a Ray cluster join one after the other."""
+def _await_nodes(client: Client, count: int) -> None:
+    """Wait for so many nodes that the largest job fits: those of a Ray cluster join one after the other."""
     until = monotonic() + _BEGIN_S
     while True:
         gpus = [len(row["gpus"]) for row in client.get("/v1/nodes").json()["nodes"] if row["up"]]
-        if max(gpus, default=0) >= DEVICES:
+        if sum(number >= DEVICES for number in gpus) >= count:
             return
         if monotonic() > until:
-            raise InputError(f"the demo needs a node with {DEVICES} GPUs; the nodes that are there have {sorted(gpus)}")
+            needs = f"{count} nodes" if count > 1 else "a node"
+            raise InputError(
+                f"the demo needs {needs} with {DEVICES} GPUs; the nodes that are there have {sorted(gpus)}"
+            )
         sleep(0.1)
 
 
@@ -172,8 +191,15 @@ def _query(data: Path) -> dict[str, Any]:
     return read_job(said, str(data), {}).spec
 
 
-def _play(client: Client, folder: Path, specs: list[dict[str, Any]], data: Path | None) -> bool:
-    """Submit each job in its time, watch, and kill one process on the way; True once that was done."""
+class _Faults(NamedTuple):
+    """What was killed on the way."""
+
+    process: bool = False  # that of the unlucky job
+    node: str = ""
+
+
+def _play(client: Client, folder: Path, loses_node: bool, specs: list[dict[str, Any]], data: Path | None) -> _Faults:
+    """Submit each job in its time, watch, and kill one process and perhaps one node on the way."""
     from rich.live import Live
 
     from hocket.cli.live.cluster_view import pictured
@@ -183,7 +209,7 @@ def _play(client: Client, folder: Path, specs: list[dict[str, Any]], data: Path 
     left = [(job[0], spec) for job, spec in zip(JOBS, specs, strict=True)]
     if data is not None:
         left = sorted([*left, (QUERY_AT_S, _query(data))], key=lambda each: each[0])
-    page, began_s, killed = console(), monotonic(), False
+    page, began_s, faults = console(), monotonic(), _Faults()
     with Live(console=page, auto_refresh=False, transient=True) as live:
         while True:
             elapsed_s = monotonic() - began_s
@@ -192,12 +218,14 @@ def _play(client: Client, folder: Path, specs: list[dict[str, Any]], data: Path 
             now = look(client)
             if page.is_terminal:
                 live.update(pictured(now, page.width, page.height - 1), refresh=True)
-            unlucky = next((row for row in now.jobs if row.id == UNLUCKY), None)
-            # Only while it runs: what saves its state to pause, or stands prepared, would die unnoticed.
-            if not killed and unlucky is not None and unlucky.epoch >= 3 and unlucky.state == "running":
-                killed = _kill(UNLUCKY, folder)
+            # Only while they run: what saves its state to pause, or stands prepared, would die unnoticed.
+            running = [row for row in now.jobs if row.state == "running" and row.epoch >= 3]
+            if not faults.process and any(row.id == UNLUCKY for row in running):
+                faults = faults._replace(process=_kill(UNLUCKY, folder))
+            if loses_node and not faults.node:
+                faults = faults._replace(node=_lose_node(running, folder))
             if not left and not now.jobs:
-                return killed
+                return faults
             if elapsed_s > _LONGEST_S:
                 raise InputError(f"the demo is not over after {_LONGEST_S:g} s: {[row.id for row in now.jobs]}")
             sleep(0.15)
@@ -228,6 +256,18 @@ def _kill(job: str, folder: Path) -> bool:
     return False
 
 
+def _lose_node(running: list[ListedJob], folder: Path) -> str:
+    """End Ray on a node that one of these jobs has, as when its machine is lost; its name, empty if there is none."""
+    from hocket.executors.ray.local_head import lose_node, read_local_head
+
+    head = read_local_head(str(folder / "ray_head.json"))
+    used = {gpu.rpartition(":")[0] for row in running for gpu in row.gpus}
+    name = min(used & head.others.keys(), default="") if head is not None else ""
+    if head is not None and name:
+        lose_node(head, name)
+    return name
+
+
 def _rows(client: Client) -> list[ListedJob]:
     from hocket.cli.live.job_rows import rows
 
@@ -256,7 +296,7 @@ def _kept(folder: Path, out: Path) -> None:
     copy.close()
 
 
-def _report(rows: list[ListedJob], killed: bool, out: Path, answer: str) -> None:
+def _report(rows: list[ListedJob], faults: _Faults, out: Path, answer: str) -> None:
     from rich.table import Table
 
     from hocket.cli.page_folder import write_page
@@ -278,8 +318,10 @@ def _report(rows: list[ListedJob], killed: bool, out: Path, answer: str) -> None
             row.until or "its end", row.state, f"{row.epoch:g}", f"{accuracy:.1%}" if accuracy is not None else "–",
         )  # fmt: skip
     page.print(table)
-    if killed:
+    if faults.process:
         page.print(f"'{UNLUCKY}' was killed with -9 on the way, and went on from its checkpoint\n", highlight=False)
+    if faults.node:
+        page.print(f"node '{faults.node}' was killed with -9 on the way: its jobs went on elsewhere\n", highlight=False)
     if answer:
         page.print(f"'{QUERY}' was answered {answer}\n", highlight=False)
     journal = SqliteJournal(out / "journal.db")

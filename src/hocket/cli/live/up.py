@@ -12,6 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hocket.cli.live.ray_options import (
+    Ray,
+    RayAutoscale,
+    RayCheckpoints,
+    RayIdle,
+    RayKeep,
+    RayNodeCount,
+    RayState,
+    check_ray_settings,
+    nodes_from_ray,
+    ray_readers,
+)
 from hocket.cli.live.switch_options import JudgeEvery, JudgeOver, SwitchTo, switch_options, switch_setting
 from hocket.cli.options import History, Params, policy_names
 from hocket.cli.terminal.errors import InputError, refusing
@@ -22,7 +34,6 @@ if TYPE_CHECKING:
     from hocket.service.home import Home
     from hocket.service.home_settings import Settings
     from hocket.service.listening import Tls
-    from hocket.service.ray_nodes import RayNodes
 
 _PATIENCE_S = 120.0  # for a detached one to answer; a few seconds, unless the machine does much else
 
@@ -97,43 +108,6 @@ Archive = Annotated[
         "Remembered.",
     ),
 ]
-Ray = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT|auto|start|none",
-        help="Lend the nodes of a Ray cluster instead of this machine: by its head's address, the one that runs here "
-        "(auto), or one of its own (start). --gpus and --cores are for each node then. Remembered.",
-    ),
-]
-RayState = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR|auto", help="With --ray: folder on each node for its agent, on a local disk. Remembered."
-    ),
-]
-RayCheckpoints = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR|none",
-        help="With --ray: folder that all nodes share, so that jobs resume on another one. Remembered.",
-    ),
-]
-RayKeep = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help="With --ray: without a controller for so long, agents stop their jobs and give their nodes back; 10m at "
-        "first. Remembered.",
-    ),
-]
-RayAutoscale = Annotated[
-    bool | None,
-    typer.Option(
-        "--ray-autoscale/--no-ray-autoscale",
-        help="With --ray: ask Ray's autoscaler for nodes for jobs that wait. Remembered.",
-        show_default=False,
-    ),
-]
 
 
 def up(
@@ -153,10 +127,12 @@ def up(
     cores: Cores = None,
     name: NodeName = None,
     ray: Ray = None,
+    ray_nodes: RayNodeCount = None,
     ray_state: RayState = None,
     ray_checkpoints: RayCheckpoints = None,
     ray_keep: RayKeep = None,
     ray_autoscale: RayAutoscale = None,
+    ray_idle: RayIdle = None,
     containment: Containment = None,
     hard_cpus: HardCpus = None,
     protect: Protect = None,
@@ -253,14 +229,14 @@ def up(
 
     place = Home(home)
     given: dict[str, object] = {"containment": containment, "hard_cpus": hard_cpus, "notify_commands": notify_commands}
-    given["ray_autoscale"] = ray_autoscale
+    given |= {"ray_autoscale": ray_autoscale, "ray_nodes": ray_nodes}
     judging = {"switch_to": switch_to, "judge_every_s": judge_every, "judge_over_s": judge_over}
     of_ray = {"ray": ray, "ray_state": ray_state, "ray_checkpoints": ray_checkpoints, "ray_keep_s": ray_keep}
+    of_ray["ray_idle_s"] = ray_idle
     settings, remembered = _settings(
         place, gpus, cores, name, protect, notify, given, keep_history, keep_size, archive, of_ray | judging
     )
-    if settings.ray and agent:
-        raise InputError(f"--agent would lend this machine twice, for it is a node of Ray (--ray {settings.ray})")
+    check_ray_settings(settings, agent, ray_nodes)
     if takeover is not None and not standby:
         raise InputError("--takeover is for a controller that stands by: say --standby too")
     if detach:
@@ -289,10 +265,10 @@ def up(
     os.umask(0o077)  # What jobs have in their environment is in the journal.
     with refusing(), ExitStack() as undo:
         place.make()
-        ray_nodes = _ray_nodes(place, settings, log_options)
-        if ray_nodes is not None:
-            undo.callback(ray_nodes.close)
-            ray_nodes.connect()  # Before the journal is taken: nothing is half-started if Ray is not there.
+        nodes_of_ray = nodes_from_ray(place, settings, log_options)
+        if nodes_of_ray is not None:
+            undo.callback(nodes_of_ray.close)
+            nodes_of_ray.connect()  # Before the journal is taken: nothing is half-started if Ray is not there.
         executor = agents(lease, ResizeBy(resize), SteadyClock(place.clock_file, place.write))
         stands_by = StandbyOptions(takeover or lease / 3, _say_standby) if standby else None
         controller = Up(
@@ -300,7 +276,7 @@ def up(
             listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
             insecure=insecure_listen, host_names=host_name or (), advertise=advertise,
             standby=stands_by, when_lost=_start_again if standby else lambda: None,
-            agent_options=options if agent or (agent is None and not settings.ray) else None, ray=ray_nodes,
+            agent_options=options if agent or (agent is None and not settings.ray) else None, ray=nodes_of_ray,
             protect_s=settings.protect_s,
             notify=settings.notify, notify_commands=settings.notify_commands, new_journal=new_journal,
             metrics_listen=_metrics_listen(metrics_listen),
@@ -350,10 +326,7 @@ def _settings(
     }
     said = others or {}
     readers |= {
-        "ray": (said.get("ray"), lambda text: "" if text == "none" else text),
-        "ray_state": (said.get("ray_state"), lambda text: "" if text == "auto" else text),
-        "ray_checkpoints": (said.get("ray_checkpoints"), lambda text: "" if text == "none" else text),
-        "ray_keep_s": (said.get("ray_keep_s"), seconds),
+        **ray_readers(said),
         "switch_to": (said.get("switch_to"), switch_setting),
         "judge_every_s": (said.get("judge_every_s"), seconds),
         "judge_over_s": (said.get("judge_over_s"), seconds),
@@ -378,19 +351,6 @@ def _settings(
         before = read_settings(home)
     unchanged = replace(before, **{field: getattr(Settings(), field) for field in given})
     return replace(before, **given), as_options(unchanged)
-
-
-def _ray_nodes(home: Home, settings: Settings, log_options: list[str]) -> RayNodes | None:
-    """The nodes of a Ray cluster, if it lends them."""
-    if not settings.ray:
-        return None
-    from hocket.service.ray_nodes import RayNodes, RayOptions
-
-    options = RayOptions(
-        settings.ray, settings.gpus, settings.cores, settings.ray_state, settings.ray_checkpoints, settings.ray_keep_s,
-        settings.ray_autoscale, tuple(settings.containment_options), tuple(log_options),
-    )  # fmt: skip
-    return RayNodes(home, options)
 
 
 def archive_setting(text: str) -> str:

@@ -199,6 +199,11 @@ class Sessions:
             for job in jobs:
                 self._with_files.setdefault(job, set()).add(node)
 
+    def nodes_with_files(self) -> dict[str, frozenset[str]]:
+        """Job that is not over → the nodes that may have files of it."""
+        with self._lock:
+            return {job: frozenset(nodes) for job, nodes in self._with_files.items()}
+
     def tell_forget(self, job: str) -> None:
         """A job is over: the agents that may have files of it are told. One that is away is told at its next hello."""
         with self._lock:

@@ -13,7 +13,7 @@ import msgspec
 
 from hocket.agent.log_setup import set_up_logging
 from hocket.executors.ray.connection import START, NoRay, connect
-from hocket.executors.ray.local_head import local_head, stop_local_head
+from hocket.executors.ray.local_head import LocalNodes, local_head, stop_local_head
 from hocket.executors.ray.messages import WatchSpec, said
 
 
@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("head_file")
     parser.add_argument("--gpus", type=int)
     parser.add_argument("--cores", type=float)
+    parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--log-json", action="store_true")
     parser.add_argument("--log-file")
@@ -34,7 +35,8 @@ def main() -> int:
     set_up_logging(options.log_level, options.log_json, options.log_file)
     owns_head = options.address == START
     try:
-        at = local_head(options.head_file, 2, options.gpus, options.cores) if owns_head else options.address
+        nodes = LocalNodes(options.nodes, options.gpus, options.cores)
+        at = local_head(options.head_file, 2, nodes) if owns_head else options.address
         connect(at, options.namespace)
     except NoRay as error:
         os.write(answers, said({"error": str(error)}))

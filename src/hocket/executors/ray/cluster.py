@@ -118,6 +118,11 @@ class Cluster:
             if which not in present:
                 self.end_actor(NodeGroup(*which, Reserved(0.0), digest=digest))
 
+    def ask_to_leave(self, group: NodeGroup) -> ray.ObjectRef[bool]:
+        """Have the agent of a group stop its jobs and end; done when it has. Raises ValueError if it has no actor."""
+        left: ray.ObjectRef[bool] = ray.get_actor(actor_name(group.node, group.node_id, group.digest)).leave.remote()
+        return left
+
     def leave(self) -> None:
         """Have all agents stop their jobs and end, then give everything back."""
         groups = self.groups()
@@ -125,8 +130,7 @@ class Cluster:
         for group in groups:
             if group.digest:
                 with suppress(ValueError):
-                    actor = ray.get_actor(actor_name(group.node, group.node_id, group.digest))
-                    asked.append(actor.leave.remote())
+                    asked.append(self.ask_to_leave(group))
         if asked:
             _, silent = ray.wait(asked, num_returns=len(asked), timeout=_LEAVE_S)
             if silent:

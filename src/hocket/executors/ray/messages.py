@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 KEEP_S = 600.0
+IDLE_S = 300.0
 LEAVE = b"leave\n"  # after it, nothing of ours is left on Ray, and the process ends
 
 
@@ -41,12 +42,16 @@ class WatchSpec(Struct, frozen=True):
     is_local: bool = True  # The controller can be called from its own machine only.
     gpus: int | None = None  # of each node at most; None: all that are free
     cores: float | None = None
+    idle_s: float = 0.0  # A node that no job needs for so long is given back to Ray; 0: none is.
+    drained_file: str = ""  # where it is kept which nodes are drained to be given back
 
 
-class WantedNodes(Struct, frozen=True):
-    """What jobs wait for, for Ray's autoscaler."""
+class NodeNeeds(Struct, frozen=True):
+    """What jobs need of a cluster that grows and shrinks."""
 
-    wanted: list[dict[str, float]]  # sets of resources, each to be on one node
+    wanted: list[dict[str, float]]  # what jobs wait for: sets of resources, each to be on one node
+    up: list[str] = []  # the nodes that jobs can have; others that are reserved are still to come for them
+    idle: dict[str, bool] = {}  # the nodes that no job needs, and whether they are drained
 
 
 class Reserved(Struct, frozen=True):

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from hocket.executors.ray.messages import Reserved
+from hocket.executors.ray.messages import NodeNeeds, Reserved
 from hocket.model.resources import MAX_GPUS
 
 _KIND = "accelerator_type:"
+_HEAD = "node:__internal_head__"  # a resource that only Ray's head has
 _SHORT = 6  # digits of a node's id that tell nodes of one name apart
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -117,6 +118,28 @@ def reservation(node: RayNode, gpus: int | None = None, cores: float | None = No
     count = min(int(node.free.get("GPU", 0.0)), MAX_GPUS if gpus is None else gpus)
     mem_bytes = float(int(node.free.get("memory", 0.0) * (cpus / free_cpus)))
     return Reserved(cpus, count, mem_bytes, gpu_kind(node.total) if count else "")
+
+
+def is_head(node: RayNode) -> bool:
+    """Is it the node of Ray's head, which no autoscaler takes away?"""
+    return _HEAD in node.total
+
+
+def serves(node: RayNode, wanted: Iterable[Mapping[str, float]]) -> bool:
+    """Has the node one of these sets of resources, if nothing else is on it?"""
+    return any(all(node.total.get(name, 0.0) >= amount for name, amount in one.items()) for one in wanted)
+
+
+def room_to_ask_for(groups: Iterable[NodeGroup], needs: NodeNeeds) -> list[dict[str, float]]:
+    """What the cluster must have room for at once; nothing if no job waits.
+
+    A node whose agent is not up yet is counted by what jobs wait for: else another one would come for the same job.
+    """
+    if not needs.wanted:
+        return []
+    up = set(needs.up)
+    ours = sorted((group for group in groups if group.node in up), key=lambda group: group.node_id)
+    return [group.reserved.as_resources() for group in ours] + needs.wanted
 
 
 def gpu_kind(resources: Mapping[str, float]) -> str:

@@ -13,8 +13,9 @@ import ray
 from hocket.agent.node.controller_link import Away, CallRefused, Credentials, Gone, Link
 from hocket.agent.node.controllers import Controllers
 from hocket.executors.ray.cluster import Cluster, NotReserved, kind_on
-from hocket.executors.ray.messages import LEAVE, AgentSpec, WantedNodes, WatchSpec
-from hocket.executors.ray.node_changes import NodeGroup, RayNode, actor_name, changes, reservation
+from hocket.executors.ray.idle_nodes import IdleNodes
+from hocket.executors.ray.messages import LEAVE, AgentSpec, NodeNeeds, WatchSpec
+from hocket.executors.ray.node_changes import NodeGroup, RayNode, actor_name, changes, reservation, room_to_ask_for
 
 _log = logging.getLogger("hocket.executors")
 _EVERY_S = 1.0  # between looks
@@ -37,7 +38,8 @@ class Watch:
         self._starting: dict[ray.ObjectRef[str], NodeGroup] = {}
         self._revoke_at: dict[str, float] = {}  # node that is lost → when its token is revoked
         self._trouble = ""
-        self._wanted: list[dict[str, float]] | None = None  # None: the autoscaler is never asked
+        self._needs: NodeNeeds | None = None  # None: the cluster stays as it is
+        self._idle = IdleNodes(self._cluster, self._link, spec.idle_s, spec.drained_file)
         self._asked: list[dict[str, float]] = []
 
     @staticmethod
@@ -55,7 +57,7 @@ class Watch:
                 if line == LEAVE:
                     self._leave()
                     return True
-                self._wanted = msgspec.json.decode(line, type=WantedNodes).wanted
+                self._needs = msgspec.json.decode(line, type=NodeNeeds)
 
     def _look(self) -> None:
         """One pass. What fails is tried again in the next."""
@@ -63,7 +65,8 @@ class Watch:
             nodes = self._cluster.nodes()
             self._see_started()
             self._cluster.end_strays()
-            found = changes(nodes, self._cluster.groups(), self._settings.digest)
+            groups = self._cluster.groups()
+            found = changes(nodes, groups, self._settings.digest)
             for group in found.remove:
                 _log.warning("node '%s' has left Ray", group.node, extra={"node": group.node})
                 self._cluster.remove(group)
@@ -74,13 +77,16 @@ class Watch:
             for group in found.start:
                 if group not in self._starting.values():
                     self._start(group, kind_on(nodes, group))
-            for new in found.reserve:
+            wanted = self._needs.wanted if self._needs is not None else []
+            for new in self._idle.still_wanted(found.reserve, wanted):
                 if new.is_namesake:  # It may be the same machine, whose last raylet Ray has not yet found dead.
                     self._later.setdefault(new.node.id, monotonic() + _LATER_S)
                 if monotonic() >= self._later.get(new.node.id, 0.0):
                     self._reserve(new.node, new.name)
             self._revoke_tokens()
-            self._ask_for_nodes()
+            if self._needs is not None:
+                self._idle.look(nodes, groups, self._needs.idle)
+                self._ask_for_nodes(self._needs)
             self._trouble = ""
         # A ValueError is Ray's, for a name that it has not freed yet.
         except (Away, Gone, CallRefused, ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
@@ -150,17 +156,14 @@ class Watch:
             if error.status != 404:
                 raise
 
-    def _ask_for_nodes(self) -> None:
-        """Ray's autoscaler is told what must fit at once: what is reserved, and what jobs wait for."""
-        if self._wanted is None:
-            return
-        total = [group.reserved.as_resources() for group in self._cluster.groups()] if self._wanted else []
-        total += self._wanted
+    def _ask_for_nodes(self, needs: NodeNeeds) -> None:
+        """Ray's autoscaler is told what must fit at once: what jobs can have already, and what they wait for."""
+        total = room_to_ask_for(self._cluster.groups(), needs)
         if total != self._asked:
             self._cluster.ask_for_nodes(total)
             self._asked = total
-            if self._wanted:
-                _log.info("Ray's autoscaler is asked for room for %d waiting replicas", len(self._wanted))
+            if total:
+                _log.info("Ray's autoscaler is asked for room for %d waiting replicas", len(needs.wanted))
 
     def _leave(self) -> None:
         if self._asked:

@@ -1,6 +1,6 @@
 """Which nodes of Ray get an agent, what is reserved of them and what they are called: as values, without Ray."""
 
-from hocket.executors.ray.messages import Reserved
+from hocket.executors.ray.messages import NodeNeeds, Reserved
 from hocket.executors.ray.node_changes import (
     Changes,
     Newcomer,
@@ -13,6 +13,8 @@ from hocket.executors.ray.node_changes import (
     group_name,
     read_group_name,
     reservation,
+    room_to_ask_for,
+    serves,
 )
 
 NOW = "digest-now"
@@ -99,3 +101,17 @@ def test_what_is_ours_is_told_by_its_name() -> None:
     assert read_group_name("hocket-2", group_name("hocket-1", "n1", "abc")) is None
     assert read_group_name("hocket-1", "another user's") is None
     assert digests([actor_name("n1", "abc", "d1"), "another's"]) == {("n1", "abc"): "d1"}
+
+
+def test_a_node_serves_what_it_has_all_of() -> None:
+    has = node("a", CPU=2.0, GPU=1.0)
+    assert serves(has, [{"CPU": 3.0}, {"CPU": 2.0, "GPU": 1.0}])
+    assert not serves(has, [{"CPU": 1.0, "accelerator_type:A100": 0.001}, {"GPU": 2.0}])
+    assert not serves(has, [])
+
+
+def test_a_node_that_is_not_up_yet_is_asked_for_only_once() -> None:
+    groups, waits = [group("b", "y"), group("a", "x")], {"CPU": 2.0}
+    assert room_to_ask_for(groups, NodeNeeds([waits], ["x", "y"])) == [{"CPU": 1.0}, {"CPU": 1.0}, waits]
+    assert room_to_ask_for(groups, NodeNeeds([waits], ["x"])) == [{"CPU": 1.0}, waits]
+    assert room_to_ask_for(groups, NodeNeeds([], ["x", "y"])) == []

@@ -1,0 +1,65 @@
+"""Trials of Ray Tune as jobs: their reports reach Tune, and the job of a trial that Tune ends is stopped."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.live.controller import running
+
+pytest.importorskip("ray.tune", reason="Ray Tune is not installed: `make test-ray` installs it", exc_type=ImportError)
+
+PROGRAM = """
+import json
+import sys
+import ray
+from ray import tune
+from hocket.ray import SubmissionError
+from hocket.ray.tune import trainable
+
+def train(config):
+    import time
+    for n in range(1, config["epochs"] + 1):
+        time.sleep(0.2)
+        tune.report({"score": config["rate"] * n, "note": "a text"})
+    return {"score": config["rate"] * 100}
+
+def falls_behind(_trial, result):
+    return result["score"] < 1 and result["training_iteration"] >= 3
+
+def tuned(work, **space):
+    run = tune.RunConfig(storage_path=sys.argv[1], stop=falls_behind, verbose=0)
+    found = tune.Tuner(work, param_space=space, run_config=run).fit()
+    assert not found.errors, found.errors
+    return [[r.config["rate"], r.metrics["training_iteration"], r.metrics["score"]] for r in found]
+
+try:
+    trainable(train, gpu=1)
+except SubmissionError as error:
+    refused = str(error)
+ray.init("local", num_cpus=0, object_store_memory=80 << 20, include_dashboard=False)  # no core is left for trials
+functions = tuned(trainable(train, gpus=1), rate=tune.grid_search([2, 0.1]), epochs=4)
+code = "import hocket; [hocket.report(epoch=n, score=n * {rate}) for n in (1, 2)]"
+commands = tuned(trainable([sys.executable, "-c", code], name="command", gpus=1), rate=tune.grid_search([5]))
+print(json.dumps([refused, functions, commands]))
+"""
+
+
+@pytest.mark.slow
+def test_trials_of_ray_tune_are_jobs_which_are_stopped_when_tune_ends_them(tmp_path):
+    with running(tmp_path / "root", "--gpus", "2", "--policy", "fifo") as controller:
+        env = {**os.environ, "HOCKET_HOME": str(controller.home), "RAY_TMPDIR": "/tmp"}
+        words = [sys.executable, "-c", PROGRAM, str(tmp_path / "results")]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        refused, functions, commands = json.loads(done.stdout.splitlines()[-1])
+        assert refused == "gpu is no option of a job"
+        (good, reports, score), (bad, at, low) = functions
+        assert (good, reports, score) == (2, 5, 200.0)  # Four by `tune.report`, and what it returned.
+        assert (bad, at, low) == (0.1, 3, pytest.approx(0.3))
+        assert commands == [[5, 2, 10.0]]
+        states = {name.partition("-")[0]: [] for name in controller.jobs()}
+        for name, row in controller.jobs().items():
+            states[name.partition("-")[0]].append(row["state"])
+        assert states == {"train": ["finished", "stopped"], "command": ["finished"]}
