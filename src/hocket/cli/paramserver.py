@@ -199,6 +199,7 @@ def _train(application: str, given: dict[str, Any], own: dict[str, Any]) -> None
 
     from hocket.job_input.units import BadValue, mebibytes, seconds
     from hocket.paramserver import TrainingError, print_epoch, train
+    from hocket.runtimes.paramserver.model_file import write_model
 
     try:
         every_s = seconds(given["checkpoint_every"])
@@ -223,10 +224,12 @@ def _train(application: str, given: dict[str, Any], own: dict[str, Any]) -> None
             objective_every=given["objective_every"], target=given["target"],
             on_epoch=_print_json if given["as_json"] else print_epoch, memory=memory, spill_dir=given["spill_dir"],
         )  # fmt: skip
+        if given["out"] is not None and trained.model:
+            write_model(given["out"], trained.model)
     except TrainingError as error:
         raise InputError(str(error)) from error
-    if given["out"] is not None and trained.model:
-        _write_model(given["out"], trained.model)
+    except MemoryError as error:
+        raise InputError(f"'{given['data']}' needs more memory than there is: {error}") from error
 
 
 @contextmanager
@@ -263,9 +266,3 @@ def _must_be_writable(out: Path | None) -> None:
             if out.suffix != ".npz":
                 raise ValueError(f"--out '{out}' must end in .npz")
             must_be_writable(out, "--out")
-
-
-def _write_model(out: Path, model: Any) -> None:
-    from hocket.runtimes.paramserver.model_file import write_model
-
-    write_model(out, model)

@@ -1,7 +1,10 @@
 """`hocket paramserver`: what it prints and writes, and what it refuses."""
 
+import errno
 import json
+import os
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -35,6 +38,27 @@ def test_it_trains_prints_epochs_and_writes_the_model(ratings: Path, tmp_path: P
     assert [(row["epoch"], row["epochs"]) for row in rows] == [(1, 3), (2, 3), (3, 3)]
     assert rows[2]["objective"] < rows[0]["objective"]
     assert rows[0]["times"]["comp_s"] > 0
+
+
+def test_a_model_that_cannot_be_written_leaves_no_file_and_names_it(
+    ratings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: BinaryIO, **_arrays: object) -> None:
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np, "savez", full)
+    out = tmp_path / "model.npz"
+    done = hocket("paramserver", "nmf", "--data", str(ratings), "--epochs", "1", "--workers", "1", "--out", str(out))
+    assert (done.exit_code, done.stderr) == (2, f"hocket: model '{out}' cannot be written: No space left on device\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ratings.txt"]
+
+
+def test_input_that_asks_for_more_memory_than_there_is_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "ratings.txt"
+    path.write_text("1 2147483647 3\n")
+    said = refused("paramserver", "nmf", "--data", str(path), "--rank", "4096", "--epochs", "1")
+    assert said.startswith(f"hocket: '{path}' needs more memory than there is: Unable to allocate 64.0 TiB")
 
 
 def test_generated_data_can_be_trained_on(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def _devices(folder: str) -> list[int]:
         try:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 found = json.load(file)
-            env |= found if name == HAND_OVER else found["env"]
+            env |= found["env"]
         except (OSError, ValueError, TypeError, KeyError):
             continue
     visible = str(env.get("CUDA_VISIBLE_DEVICES", "")) if env.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" else ""

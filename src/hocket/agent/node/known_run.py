@@ -100,13 +100,18 @@ class KnownRun:
             os.close(fd)
 
     def hand_over(self) -> dict[str, Any] | None:
-        """The order to start, if it was given; an agent may have died before it passed it on."""
+        """The order to start, if it was given; an agent may have died before it passed it on.
+
+        It is empty where the file does not say it: the controller does then, when it orders the start again.
+        """
         try:
             with open(os.path.join(self.folder, HAND_OVER), encoding="utf-8") as file:
                 found = json.load(file)
-        except (OSError, ValueError):
+        except FileNotFoundError:
             return None
-        return found if isinstance(found, dict) else None
+        except (OSError, ValueError):  # The agent was killed before it was written, or the disk was full.
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def close(self) -> bool:
         """See to it that nothing will ever be started from this folder; False if a sidecar lives there after all."""

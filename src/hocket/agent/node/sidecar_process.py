@@ -34,7 +34,13 @@ class SidecarProcess:
 def launched(folder: str, secrets: dict[str, str]) -> SidecarProcess:
     """Start one for a run folder."""
     child = run_folder.launch(folder, secrets)
-    return SidecarProcess(child.pid, os.pidfd_open(child.pid), child)  # Not waited for yet: the number is still its.
+    try:
+        fd = os.pidfd_open(child.pid)  # Not waited for yet: the number is still its.
+    except OSError:  # Too many open files: it must not run unseen.
+        child.kill()
+        child.wait()
+        raise
+    return SidecarProcess(child.pid, fd, child)
 
 
 def found(folder: str) -> SidecarProcess | None:

@@ -70,8 +70,9 @@ def generate_sized(application: str, path: Path, size: DataSetSize, seed: int = 
             file.writelines(_WRITERS[application](size, rng))
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise TrainingError(f"{path}: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _ratings(size: DataSetSize, rng: np.random.Generator) -> Iterator[str]:

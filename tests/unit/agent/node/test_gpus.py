@@ -51,7 +51,7 @@ def told(tmp_path: Path, library: str, env: dict[str, str], given: dict[str, str
     folder = Path(state.make_run("a", 1))
     (folder / "spec.json").write_text(json.dumps({"job": "a", "env": env}))
     if given is not None:
-        (folder / "start.json").write_text(json.dumps(given))
+        (folder / "start.json").write_text(json.dumps({"do": "start", "env": given, "workers": 1}))
     found = GpuUsage(state, library).added(USE)
     assert (found.run, found.n, found.event) == (USE.run, USE.n, USE.event)
     return found.fields

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -125,6 +126,29 @@ def test_what_keeps_an_agent_from_starting_a_sidecar_is_said_to_pass_unless_it_i
     node.hear(node.run("j", 2, "true"), "exited")
 
 
+def test_a_sidecar_that_cannot_be_watched_does_not_run(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, children = run_folder.launch, []  # type: ignore[var-annotated]
+
+    def launch(folder: str, secrets: dict[str, str] | None) -> Any:
+        children.append(plain(folder, secrets))
+        return children[-1]
+
+    def too_many_files(_pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as full:
+        full.setattr(run_folder, "launch", launch)
+        full.setattr(os, "pidfd_open", too_many_files)
+        key = node.run("j", 1, *FOR_EVER)
+    try:
+        report = node.hear(key, "cannot-start")
+        assert "Too many open files" in report.fields["reason"]
+        assert children[0].poll() is not None
+    finally:
+        children[0].kill()
+        children[0].wait()
+
+
 def test_files_that_cannot_be_watched_are_looked_at(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node.watch, "growing", lambda *_: None)
     key = node.run("j", 1, sys.executable, "-uc", "print('epoch 1 acc=0.5')", progress={"kind": "stdout"})
@@ -226,6 +250,9 @@ def test_that_a_run_was_told_to_start_survives_a_crash_of_the_machine(
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
     run = KnownRun(RunKey("j", 1), str(tmp_path), {"warm": True})
     assert run.stands_by
+    assert run.hand_over() is None
+    (tmp_path / "start.json").touch()  # An agent was killed before it wrote to it: it must be ordered again.
+    assert run.hand_over() == {}
     run.keep_hand_over({"do": "start"})
     assert synced == [str(tmp_path / "start.json")]
     assert run.hand_over() == {"do": "start"}
