@@ -3,6 +3,9 @@
 import json
 import os
 import sys
+import tempfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.children import child
@@ -10,6 +13,12 @@ from tests.live.controller import LiveController, awaited, running
 from tests.whole_lines import whole_lines
 
 pytest.importorskip("ray.tune", reason="Ray Tune is not installed: `make test-ray` installs it", exc_type=ImportError)
+
+import ray.train._internal.session as session
+from ray import tune
+
+from hocket.ray.trial_session import run_trial
+from hocket.ray.tune import new_reports
 
 PROGRAM = """
 import json
@@ -80,3 +89,37 @@ def test_trials_of_ray_tune_are_jobs_which_are_stopped_when_tune_ends_them_or_is
 def states(controller: LiveController, study: str) -> list[str]:
     """Of the jobs of a study's trials."""
     return [row["state"] for name, row in controller.jobs().items() if name.startswith(f"{study}-")]
+
+
+def test_reports_that_a_resumed_job_makes_again_are_passed_on_once() -> None:
+    def said(*epochs: int) -> list[dict[str, Any]]:
+        return [{"epoch": epoch, "step": 0, "metrics": {"loss": 1.0 / epoch, "gone": None}} for epoch in epochs]
+
+    last, found = new_reports(said(1, 2, 3), (-1.0, -1.0))
+    assert found == [{"epoch": n, "loss": 1.0 / n} for n in (1, 2, 3)]
+    last, found = new_reports(said(2, 3, 2, 3, 4), last)
+    assert [report["epoch"] for report in found] == [4]
+    assert new_reports(said(3, 4), last) == ((4.0, 0.0), [])
+
+
+def test_a_function_finds_the_checkpoint_that_it_reported_before_it_was_paused(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("HOCKET_CHECKPOINT_DIR", str(tmp_path / "kept"))
+    monkeypatch.setattr(session, "_session", None)
+    (tmp_path / "kept").mkdir()
+    begun = []
+
+    def train(config: dict[str, Any]) -> None:
+        found = tune.get_checkpoint()
+        first = int((Path(found.path) / "epoch").read_text()) if found is not None else 0
+        begun.append(first)
+        for epoch in range(first + 1, config["epochs"] + 1):
+            with tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / "epoch").write_text(str(epoch))
+                tune.report({"acc": epoch / 10}, checkpoint=tune.Checkpoint.from_directory(folder))
+
+    run_trial(train, {"epochs": 2}, "t")
+    run_trial(train, {"epochs": 3}, "t")  # as the next attempt of the job does
+    assert begun == [0, 2]
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [
+        f"report {n}" for n in (1, 2, 3)
+    ]
