@@ -30,7 +30,7 @@ class SubmittedJob:
     def __init__(self, job_id: str, home: str | Path | None = None) -> None:
         """`job_id` as it was answered; `home` is the folder of the controller, as `submit` takes it."""
         self.id = job_id  # its name, or with `~2` behind it if that was used before
-        self._home = Path(home) if home is not None else None
+        self.home = Path(home) if home is not None else None
 
     @property
     def state(self) -> str:
@@ -51,7 +51,7 @@ class SubmittedJob:
 
     def client(self) -> Client:
         """What calls its controller; to be used in a `with` statement."""
-        return Client(self._home)
+        return Client(self.home)
 
     def __repr__(self) -> str:
         return f"SubmittedJob({self.id!r})"

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,9 @@ from hocket.cli.live.client import Client
 from hocket.cli.live.job_rows import WELL, job_path, row_in
 from hocket.cli.live.waiting import patiently
 from hocket.job_input.read_job import carried
+from hocket.ray import trial_guard
 from hocket.ray.submission import SubmissionError, SubmittedJob, check_options, submit_from
+from hocket.ray.trial_guard import DONE
 from hocket.ray.trial_session import run_trial
 from hocket.tune.command_template import check_command, environment, filled
 from hocket.tune.definition import StudyError
@@ -68,10 +73,7 @@ def trainable(work: Work, *, name: str = "", home: str | Path | None = None, **o
 
         def submitted(self, trial_id: str, config: dict[str, Any]) -> SubmittedJob:
             os.environ.update(calls)
-            job_name = f"{prefix}-{trial_id}"
-            if _is_live(home, job_name):  # of an actor of this trial that was killed
-                return SubmittedJob(job_name, home)
-            said = {**options, "name": job_name}
+            said = {**options, "name": f"{prefix}-{trial_id}"}
             if command is None:
                 return submit_from(folder, shell, run_trial, (work, config, trial_id), home, said)
             try:
@@ -98,6 +100,9 @@ class TrialOfJob(tune.Trainable):  # type: ignore[misc]
         self._last = (-1.0, -1.0)  # epoch and step of the last report that was passed on
         self._job = self.submitted(self.trial_id, config)
         self._is_over = False
+        guard = [sys.executable, "-P", trial_guard.__file__, self._job.id]
+        guard += [str(self._job.home)] if self._job.home is not None else []
+        self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
 
     def step(self) -> dict[str, Any]:
         """The next report of the job; nothing new, and `done`, when it has ended."""
@@ -121,7 +126,13 @@ class TrialOfJob(tune.Trainable):  # type: ignore[misc]
     def cleanup(self) -> None:
         """Tune has ended the trial: so does its job."""
         if not self._is_over:
-            self._job.stop()
+            with suppress(SubmissionError):  # It ended just now; if it did not, the guard tries again.
+                self._job.stop()
+                self._is_over = True
+        assert self._guard.stdin is not None
+        with self._guard.stdin as to_guard, suppress(BrokenPipeError):
+            to_guard.write(DONE if self._is_over else b"")
+        self._guard.wait()  # This was only its first process, which leaves at once.
 
     def save_checkpoint(self, _folder: str) -> dict[str, Any]:
         """Which job it is; the job has its own checkpoints."""
@@ -153,18 +164,6 @@ def new_reports(
 def _shown(client: Client, job: str) -> dict[str, Any]:
     found: dict[str, Any] = client.get(job_path(job)).json()
     return found
-
-
-def _is_live(home: str | Path | None, job: str) -> bool:
-    from hocket.cli.live.client import ControllerRefused
-
-    try:
-        with SubmittedJob(job, home).client() as client:
-            return not row_in(_shown(client, job)).is_over
-    except ControllerRefused as error:
-        if error.status == 404:
-            return False
-        raise
 
 
 def _own_node() -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from hocket.model.capacity import Capacity, shape_of
+from hocket.model.capacity import Capacity, Free, shape_of
 from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
@@ -35,11 +35,13 @@ def idle_nodes(snapshot: Snapshot, with_files: Mapping[str, Set[str]]) -> dict[s
     return {
         view.node.id: view.drained
         for view in free
-        if view.node.id not in kept and not any(_serves(view.node, job) for job in of_each_shape)
+        if view.node.id not in kept and not any(_serves(snapshot.capacity, view.node, job) for job in of_each_shape)
     }
 
 
-def _serves(node: Node, job: Job) -> bool:
+def _serves(capacity: Capacity, node: Node, job: Job) -> bool:
     """Could it have a replica of the job, with nothing else on it? Tasks of a graph may go anywhere."""
-    whole = Capacity.of([node])
-    return job.tasks is not None or (whole.layout.eligible(job) > 0 and whole[node.id].room(job.demand) > 0)
+    if job.tasks is not None:
+        return True
+    whole = Free((1 << node.gpus) - 1, node.cores, node.mem_mib, node.net_mbps)
+    return bool(capacity.layout.eligible(job) & capacity.layout.bits[node.id][2]) and whole.room(job.demand) > 0

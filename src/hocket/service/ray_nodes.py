@@ -60,6 +60,7 @@ class RayNodes:
         self._spec: WatchSpec | None = None
         self._trouble = ""
         self._needs = NodeNeeds([])
+        self._seen: Snapshot | None = None  # what they were found in
         self._stopping = Flag()
         self._lock = Lock()
         self._child: subprocess.Popen[bytes] | None = None
@@ -104,6 +105,9 @@ class RayNodes:
 
     def look(self, snapshot: Snapshot, with_files: Mapping[str, Set[str]]) -> None:
         """Tell what jobs need, if nodes come for them and are given back; `with_files`: job → nodes with its files."""
+        if snapshot is self._seen:
+            return
+        self._seen = snapshot
         local = {} if self._options.checkpoints else with_files
         up = [view.node.id for view in snapshot.nodes.values() if view.up]
         idle = idle_nodes(snapshot, local) if self._options.idle_s else {}

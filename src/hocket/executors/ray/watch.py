@@ -87,6 +87,8 @@ class Watch:
             if self._needs is not None:
                 self._idle.look(nodes, groups, self._needs.idle)
                 self._ask_for_nodes(self._needs)
+            elif not self._spec.idle_s:
+                self._idle.look(nodes, groups, {})  # what an earlier process has drained, when it was said otherwise
             self._trouble = ""
         # A ValueError is Ray's, for a name that it has not freed yet.
         except (Away, Gone, CallRefused, ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
