@@ -83,7 +83,7 @@ def continue_order(job: Job, run: RunKey, to: Holding) -> ContinueRun:
 def _running_epoch(boundary: Boundary) -> dict[str, str]:
     """How long a running epoch is, where the plan says so."""
     found = {"HOCKET_EPOCH_BATCHES": boundary.batches, "HOCKET_EPOCH_S": boundary.seconds}
-    return {name: f"{length:g}" for name, length in found.items() if boundary.at == "after" and length}
+    return {name: str(length) for name, length in found.items() if boundary.at == "after" and length}
 
 
 def _memory(limits: RunLimits) -> dict[str, str]:

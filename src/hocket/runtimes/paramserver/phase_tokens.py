@@ -21,6 +21,8 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from hocket.model.phase_tokens import (
     ACTIVITY,
     ACTIVITY_SUFFIX,
@@ -229,7 +231,12 @@ class PhaseTokens:
         return heard
 
     def _take_message(self, data: bytes) -> None:
-        match decode_from_agent(data):
+        try:
+            message = decode_from_agent(data)
+        except msgspec.MsgspecError as error:  # An agent of a later version may say more.
+            _log.debug("the agent says what is not understood: %s", error)
+            return
+        match message:
             case TokenGranted(number, token) if number in self._held:
                 self._held[number] = token
             case TokenPromoted(number) if number in self._held:

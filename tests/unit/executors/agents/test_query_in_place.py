@@ -56,8 +56,8 @@ def test_a_query_on_its_node_goes_on_in_its_process(changing: JobView, expected:
 
 def test_the_order_has_the_size_the_limits_and_the_running_epoch() -> None:
     run = RunKey("q", 1)
-    to = holding(2, boundary=Boundary("after", batches=3, seconds=1.5))
-    env = {"HOCKET_SIZE": "2", "HOCKET_EPOCH_BATCHES": "3", "HOCKET_EPOCH_S": "1.5"}
+    to = holding(2, boundary=Boundary("after", batches=3_000_001, seconds=1.5))
+    env = {"HOCKET_SIZE": "2", "HOCKET_EPOCH_BATCHES": "3000001", "HOCKET_EPOCH_S": "1.5"}
     assert resize_orders(JOB, run, to) == {"n0": ResizeRun(run, env, RunLimits(1024.0, 2.0))}
     assert env.items() <= run_orders(JOB, run, to, {})["n0"].env.items()
     assert "HOCKET_EPOCH_BATCHES" not in run_orders(JOB, run, holding(2), {})["n0"].env

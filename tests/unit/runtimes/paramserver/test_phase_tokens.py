@@ -203,6 +203,28 @@ def test_an_agent_that_does_not_answer_counts_as_away(tmp_path, monkeypatch):
             assert a._socket is None
 
 
+@pytest.mark.parametrize("said", [b'{"type": "of a later version"}', b"nonsense"])
+def test_what_is_not_understood_of_the_agent_does_not_end_the_job(tmp_path, said):
+    path = tmp_path / "tokens"
+    Path(f"{path}.activity").write_bytes(bytes(16))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as agent, PhaseTokens(str(path), "a", 1) as tokens:
+        agent.bind(str(path))
+        agent.listen()
+
+        def grant() -> None:
+            with agent.accept()[0] as job:
+                for message in (said, b'{"type": "granted", "number": 1, "token": "cpu"}'):
+                    job.send(message)
+                while job.recv(4096):
+                    pass
+
+        granting = in_thread(grant)
+        with tokens.comp():
+            assert tokens.is_connected
+        tokens.close()
+        granting.join(_LONG_S)
+
+
 def test_a_job_that_waits_for_long_asks_and_goes_on_waiting(join, monkeypatch):
     monkeypatch.setattr(phase_tokens, "_SILENCE_S", 0.05)
     a, b = join("a"), join("b")
