@@ -53,17 +53,18 @@ def said(answer: ShownAnswer) -> str:
 def answer_table(answer: ShownAnswer, most: int | None = None) -> Table:
     """Values with the half widths of their intervals; at most so many rows."""
     from rich.table import Table
+    from rich.text import Text
 
     bounded = {n for widths in answer.half_widths for n, width in enumerate(widths) if width is not None}
     table = Table(caption=f"{answer.fraction:.1%} of the data, {answer.elapsed_s:.1f} s", caption_justify="left")
     for n, name in enumerate(answer.columns):
-        table.add_column(name, justify="right" if _is_number(answer, n) else "left")
+        table.add_column(Text(name), justify="right" if _is_number(answer, n) else "left")
         if n in bounded:
             table.add_column("±", justify="right", style="dim")
     for row, widths in list(zip(answer.rows, answer.half_widths, strict=True))[:most]:
-        cells = []
+        cells: list[str | Text] = []
         for n, (value, width) in enumerate(zip(row, widths, strict=True)):
-            cells.append(_cell(value, width))
+            cells.append(Text(_cell(value, width)))  # A text may have brackets, which are no markup.
             if n in bounded:
                 cells.append("" if width is None else f"{width:,.2g}" if width < 100 else f"{width:,.0f}")
         table.add_row(*cells)

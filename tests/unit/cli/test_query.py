@@ -147,3 +147,10 @@ def test_a_query_goes_on_from_its_state_and_another_is_refused(tmp_path: Path) -
     assert later[0]["fraction"] == early[-1]["fraction"]
     assert later[-1]["exact"]
     assert "--interrupted-every must be" in refused("query", sql, *words, "--interrupted-every", "often")
+
+
+def test_texts_and_names_are_printed_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("word,n\n[/b],1\n[red]x[/red],2\n")
+    done = hocket("query", 'SELECT word, n AS "[bold]n" FROM t ORDER BY n', "--data", str(tmp_path), "--exact")
+    assert done.exit_code == 0
+    assert all(shown in done.stdout for shown in ("[/b]", "[red]x[/red]", "[bold]n"))

@@ -28,51 +28,55 @@ class Parts(NamedTuple):
 
 def in_parts(node: exp.Expr, block: Block, key: tuple[UsedColumn, ...]) -> Parts:
     """How an aggregate (with its FILTER, if it has one) is computed in parts. Raises NotSplit."""
-    condition = ""
-    aggregate = node
     if isinstance(node, exp.Filter):
-        aggregate, condition = node.this, f" FILTER ({node.expression.sql(DIALECT)})"
-    found = _of(aggregate, block, key)
-    return found._replace(parts=tuple(f"{part}{condition}" for part in found.parts))
+        return _of(node.this, block, key, [node.expression.this.sql(DIALECT)])
+    return _of(node, block, key, [])
 
 
-def _of(node: exp.Expr, block: Block, key: tuple[UsedColumn, ...]) -> Parts:
+def _of(node: exp.Expr, block: Block, key: tuple[UsedColumn, ...], filters: list[str]) -> Parts:
     argument = node.this
     is_distinct = isinstance(argument, exp.Distinct)
     if is_distinct and isinstance(node, exp.Min | exp.Max):
         argument, is_distinct = argument.expressions[0], False
-    sql = argument.sql(DIALECT) if argument is not None else "*"
+    sql = argument.sql(DIALECT) if isinstance(argument, exp.Expr) else "*"
     if isinstance(node, exp.Count):
         if not is_distinct:
             merge = "coalesce(sum({0}), 0)"
-            return Parts((f"count({sql})",), f"{merge} * {{w}}", f"{merge}::BIGINT")
+            return Parts((_call("count", sql, filters),), f"{merge} * {{w}}", f"{merge}::BIGINT")
         values = argument.expressions
         if len(values) == 1 and block.resolved(values[0]) in key:  # Each value is in one bucket.
             merge = "coalesce(sum({0}), 0)"
-            return Parts((f"count({sql})",), f"{merge} * {{w}}", f"{merge}::BIGINT")
+            return Parts((_call("count", sql, filters),), f"{merge} * {{w}}", f"{merge}::BIGINT")
         if len(values) == 1 and not isinstance(values[0], exp.Tuple | exp.Anonymous):  # Rows are not kept in lists.
-            part = f"list({sql}) FILTER ({values[0].sql(DIALECT)} IS NOT NULL)"
+            part = _call("list", sql, [f"{values[0].sql(DIALECT)} IS NOT NULL", *filters])
             merge = "coalesce(len(list_distinct(flatten(list({0})))), 0)"
             return Parts((part,), merge, f"{merge}::BIGINT", has_interval=False, keeps_values=True)
     elif isinstance(node, exp.CountIf) and not is_distinct:
-        return Parts((f"count_if({sql})",), "sum({0}) * {w}", "sum({0})")
+        return Parts((_call("count_if", sql, filters),), "sum({0}) * {w}", "sum({0})")
     elif isinstance(node, exp.Sum) and not is_distinct:
-        return Parts((f"sum({sql})",), "sum({0}) * {w}", "sum({0})")
+        return Parts((_call("sum", sql, filters),), "sum({0}) * {w}", "sum({0})")
     elif isinstance(node, exp.Avg) and not is_distinct:
         merge = "sum({0})::DOUBLE / nullif(sum({1}), 0)"
-        return Parts((f"sum({sql})", f"count({sql})"), merge, merge)
-    elif isinstance(node, exp.Min | exp.Max):
+        return Parts((_call("sum", sql, filters), _call("count", sql, filters)), merge, merge)
+    elif isinstance(node, exp.Min | exp.Max) and not node.args.get("count"):  # max(x, 3) is a list of the largest.
         name = node.key
-        return Parts((f"{name}({sql})",), f"{name}({{0}})", f"{name}({{0}})", has_interval=False)
+        return Parts((_call(name, sql, filters),), f"{name}({{0}})", f"{name}({{0}})", has_interval=False)
     elif isinstance(node, _MOMENTS) and not is_distinct:
-        return _moments(node, sql)
+        return _moments(node, sql, filters)
     raise NotSplit(f"{node.sql(DIALECT)[:60]} cannot be merged from parts of a group")
 
 
-def _moments(node: exp.Expr, sql: str) -> Parts:
+def _call(name: str, sql: str, filters: list[str]) -> str:
+    """SQL of an aggregate of the rows that meet all conditions."""
+    condition = f" FILTER (WHERE {' AND '.join(map('({})'.format, filters))})" if filters else ""
+    return f"{name}({sql}){condition}"
+
+
+def _moments(node: exp.Expr, sql: str, filters: list[str]) -> Parts:
     """Variances, by counts, means and squared deviations, which are merged without cancellation (Chan et al.)."""
     value = f"({sql})::DOUBLE"
-    parts = f"count({value})", f"avg({value})", f"var_pop({value}) * count({value})"
+    count, mean, variance_pop = (_call(name, value, filters) for name in ("count", "avg", "var_pop"))
+    parts = count, mean, f"{variance_pop} * {count}"
     row = "{{'n': {0}, 'mean': {1}, 'm2': {2}}}"
     merged = (
         f"list_reduce(list({row}) FILTER ({{0}} > 0), lambda a, b: {{{{'n': a.n + b.n, "

@@ -126,7 +126,9 @@ class Rewriting:
         groups, select = top.group_by, top.select
         if select.args.get("distinct") is not None:
             raise NotSplit("DISTINCT over groups is not estimated")
-        order = select.args.get("order")
+        if select.args.get("windows"):
+            raise NotSplit("a WINDOW clause is not looked at in answers")
+        order = _order_by_columns(select)
         after = [*select.expressions, *(select.args[k] for k in ("having", "qualify") if select.args.get(k))]
         after += list(order.expressions) if order is not None else []
         nodes: list[exp.Expr] = []
@@ -192,7 +194,8 @@ class Rewriting:
         """The hash class of a row of a block."""
         split = [alias for alias, use in block.tables.items() if use in self._columns]
         split += [a for a, inner in block.derived.items() if any(use in self._columns for use in inner.uses())]
-        units = [exp.column(UNIT, exp.to_identifier(alias, quoted=True)) for alias in split]
+        tested = block.tested  # They cannot be named.
+        units = [exp.column(UNIT, exp.to_identifier(alias, quoted=True)) for alias in split if alias not in tested]
         # In an outer join one of them may be NULL.
         return units[0] if len(units) == 1 else exp.Coalesce(this=units[0], expressions=units[1:])
 
@@ -241,7 +244,9 @@ class Rewriting:
         top, select = self._top, self._marked_copy()
         if self._split.mode is Mode.GROUPS and list(own_expressions(top.select, exp.Window)):
             raise NotSplit("a window goes over groups of several buckets")
-        order, tail = select.args.get("order"), []
+        order, tail = _order_by_columns(select), []
+        if order is not None:
+            select.set("order", None)
         names = [f"c{n}" for n in range(len(select.expressions))]
         named = {item.alias_or_name: name for item, name in zip(select.expressions, names, strict=True)}
         items = [item.unalias() for item in select.expressions]
@@ -260,7 +265,6 @@ class Rewriting:
                 again.set("this", exp.column(name))
                 by.append(again.sql(DIALECT))
             tail.append(f"ORDER BY {', '.join(by)}")
-            order.pop()
         for kind in ("limit", "offset"):
             if (limit := select.args.get(kind)) is not None:
                 tail.append(limit.sql(DIALECT).strip())
@@ -325,6 +329,23 @@ def _aggregates(item: exp.Expr) -> list[exp.Expr]:
         if not is_window_function(outer):
             found.append(outer)
     return found
+
+
+def _order_by_columns(select: exp.Select) -> exp.Order | None:
+    """The ORDER BY of a block, with what is shown in place of its names in expressions, as in `ORDER BY -total`."""
+    found = select.args.get("order")
+    if found is None:
+        return None
+    shown = {item.alias_or_name: item.unalias() for item in select.expressions}
+
+    def replaced(node: exp.Expr) -> exp.Expr:
+        is_name = isinstance(node, exp.Column) and not node.table and not isinstance(node.parent, exp.Ordered)
+        return exp.paren(shown[node.name].copy()) if is_name and node.name in shown else node
+
+    order = found.copy()
+    order.set("expressions", [ordered.transform(replaced) for ordered in order.expressions])
+    assert isinstance(order, exp.Order)
+    return order
 
 
 def _ordered(ordered: exp.Ordered, over_parts: Callable[[exp.Expr], str], aliases: dict[str, str]) -> str:

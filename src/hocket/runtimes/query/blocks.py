@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, build_scope
 
-from hocket.runtimes.query.statement import QueryError
+from hocket.runtimes.query.statement import DIALECT
 
 
 class TableUse(NamedTuple):
@@ -29,6 +29,7 @@ class UsedColumn(NamedTuple):
         return f"{self.use.table}.{self.column}"
 
 
+ROWS = "rowid"  # the key of a table that is split by its rows, whatever they are; a column of this name is no key
 USE, BLOCK = "hocket use", "hocket block"  # marks on the nodes of the query, which copies of it keep
 Equality = tuple[UsedColumn, UsedColumn]
 
@@ -45,6 +46,7 @@ class Block:
         self.derived: dict[str, Block] = {}
         self.is_correlated = bool(scope.external_columns)
         self.select.meta[BLOCK] = self.number
+        _require_plain_from(self.select)
         for alias, source in scope.sources.items():
             if isinstance(source, exp.Table):
                 self.tables[alias] = TableUse(self.number, alias, source.name)
@@ -56,7 +58,7 @@ class Block:
             ):
                 raise NotSplit("LATERAL is not split")
             elif parent is None:
-                raise QueryError(f"'{alias}' cannot be resolved")
+                raise NotSplit(f"'{alias}' in FROM is no table")
         self.nested = [Block(inner, number, self, False) for inner in scope.subquery_scopes]
 
     @property
@@ -102,7 +104,7 @@ class Block:
             return None
         alias, name = expression.table, expression.name
         if alias in self.tables:
-            return UsedColumn(self.tables[alias], name.lower())
+            return UsedColumn(self.tables[alias], name) if name != ROWS else None
         if alias in self.derived:
             return self.derived[alias].output(name)
         return self.parent.resolved(expression) if self.parent is not None and not self.is_derived else None
@@ -118,6 +120,12 @@ class Block:
             found |= before if side in ("RIGHT", "FULL") else set()
             before.add(alias)
         return found
+
+    @property
+    def tested(self) -> set[str]:
+        """Tables and blocks in FROM of which it is only asked whether a row has a partner there."""
+        joins = self.select.args.get("joins") or ()
+        return {join.this.alias_or_name for join in joins if (join.kind or "").upper() in ("SEMI", "ANTI")}
 
     def in_every_row(self, expression: exp.Expr | None) -> UsedColumn | None:
         """As `resolved`, if it is not NULL for want of a partner: such rows may come from any bucket."""
@@ -168,6 +176,20 @@ def blocks_of(select: exp.Select) -> Block:
     scope = build_scope(select)
     assert scope is not None
     return Block(scope, iter(range(10_000)), None, False)
+
+
+def _require_plain_from(select: exp.Select) -> None:
+    """Tables and blocks are replaced by their rows of a batch: what is said of them beside a name would be lost."""
+    if select.args.get("sample") is not None:
+        raise NotSplit("a sample would be taken of each batch")
+    from_ = select.args.get("from_")
+    sources = [*([from_.this] if from_ is not None else []), *(j.this for j in select.args.get("joins") or ())]
+    for source in sources:
+        is_renamed = isinstance(source, exp.Table) and source.alias_column_names
+        is_join = isinstance(source, exp.Subquery) and isinstance(source.this, exp.Table)
+        more = any(source.args.get(kind) for kind in ("joins", "laterals", "pivots", "sample", "version", "when"))
+        if is_renamed or is_join or more:
+            raise NotSplit(f"{source.sql(DIALECT)[:60]} in FROM is not split")
 
 
 def is_window_function(node: exp.Expr) -> bool:

@@ -81,15 +81,23 @@ def _opened(connection: duckdb.DuckDBPyConnection, source: str) -> tuple[DuckdbD
     for table, parts in files.items():
         listed = ", ".join(f"'{_escaped(part)}'" for part in parts)
         if parts[0].suffix == ".parquet":
-            read = f"read_parquet([{listed}], file_row_number = true, filename = true)"
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {NUMBERED_SCHEMA}")
-            connection.execute(f"CREATE VIEW {NUMBERED_SCHEMA}.{quoted(table)} AS SELECT * FROM {read}")
-            hidden = ", ".join(NUMBERS)
-            connection.execute(f"CREATE VIEW {quoted(table)} AS SELECT * EXCLUDE ({hidden}) FROM {read}")
+            _create_views(connection, table, listed)
         else:  # CSV has no number of rows to split by, and would be parsed in each batch.
             connection.execute(f"CREATE TABLE {quoted(table)} AS SELECT * FROM read_csv([{listed}])")
     folders = sorted({str(part.parent) for parts in files.values() for part in parts})
     return DuckdbData(connection, [part for parts in files.values() for part in parts]), folders
+
+
+def _create_views(connection: duckdb.DuckDBPyConnection, table: str, files: str) -> None:
+    number, file = NUMBERS
+    read = f"read_parquet([{files}], {number} = true, filename = '{file}')"
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {NUMBERED_SCHEMA}")
+    try:
+        connection.execute(f"CREATE VIEW {NUMBERED_SCHEMA}.{quoted(table)} AS SELECT * FROM {read}")
+    except duckdb.BinderException:  # The files have a column of that name: rows are told apart by what is in them.
+        connection.execute(f"CREATE VIEW {quoted(table)} AS SELECT * FROM read_parquet([{files}])")
+    else:
+        connection.execute(f"CREATE VIEW {quoted(table)} AS SELECT * EXCLUDE ({number}, {file}) FROM {read}")
 
 
 def tables_of(path: Path) -> dict[str, list[Path]]:
@@ -101,7 +109,11 @@ def tables_of(path: Path) -> dict[str, list[Path]]:
         if entry.is_dir():
             for kind in (".parquet", ".csv"):
                 if parts := sorted(entry.rglob(f"*{kind}")):
-                    found.setdefault(entry.name, parts)
+                    if entry.name in found:
+                        raise QueryError(
+                            f"data '{path}': table '{entry.name}' has .parquet and .csv files: use one kind"
+                        )
+                    found[entry.name] = parts
         elif entry.suffix in (".parquet", ".csv"):
             if entry.stem in found:
                 raise QueryError(f"data '{path}' has table '{entry.stem}' twice")

@@ -11,6 +11,7 @@ import duckdb
 from sqlglot import exp
 
 from hocket.runtimes.query.batch_sql import UnitRows
+from hocket.runtimes.query.blocks import ROWS
 from hocket.runtimes.query.prepared_layout import (
     ENDS,
     LAYOUT_SCHEMA,
@@ -22,12 +23,12 @@ from hocket.runtimes.query.prepared_layout import (
     file_stamp,
     part_name,
 )
-from hocket.runtimes.query.split_key import ROWS, Split
+from hocket.runtimes.query.split_key import Split
 from hocket.runtimes.query.statement import QueryError
 
 _SAMPLE = 1_000_000  # rows that are looked at for the most frequent value
 NUMBERED_SCHEMA = "hocket_files"  # has the tables of Parquet files again, with what tells their rows apart:
-NUMBERS = ("file_row_number", "filename")
+NUMBERS = ("file_row_number", "hocket_file")
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 
 
@@ -55,11 +56,12 @@ class DuckdbData:
         self._numbered = {view.lower() for schema, view in views if schema == NUMBERED_SCHEMA}
         columns = (
             "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal "
-            "AND (database_name = ? OR ? = '') AND schema_name NOT IN (?, ?) ORDER BY table_name, column_index"
+            "AND (database_name = ? OR ? = '') AND schema_name = current_schema() ORDER BY table_name, column_index"
         )
-        hidden = [database, database, LAYOUT_SCHEMA, NUMBERED_SCHEMA]
-        for table, column, kind in connection.execute(columns, hidden).fetchall():
+        for table, column, kind in connection.execute(columns, [database, database]).fetchall():
             self.schema.setdefault(table, {})[column] = kind
+        collated = "SELECT 1 FROM duckdb_tables() WHERE contains(sql, ' COLLATE ') LIMIT 1"  # Columns do not tell it.
+        self._has_collations = connection.execute(collated).fetchone() is not None
 
     def rows(self, table: str) -> float:
         """How many rows it has."""
@@ -87,8 +89,13 @@ class DuckdbData:
         return self._largest[table, column]
 
     def hash_kind(self, table: str, column: str) -> str:
-        """Equal values of columns of one kind have equal hashes; 5 as an integer and as a float number have not."""
+        """Equal values of columns of one kind have equal hashes; 5 as an integer and as a float number have not.
+
+        Nothing if equal values of the column itself may have other hashes, as "a" and "A" have.
+        """
         kind = next((kind for name, kind in self._columns(table).items() if name.lower() == column.lower()), "")
+        if self._has_collations and "VARCHAR" in kind:
+            return ""
         return "BIGINT" if kind in _INTEGERS else kind
 
     def _columns(self, table: str) -> dict[str, str]:
@@ -133,7 +140,8 @@ class DuckdbData:
             return f"{quoted(column)}::BIGINT" if self.hash_kind(table, column) == "BIGINT" else quoted(column)
         if table.lower() in self._numbered:
             return ", ".join(NUMBERS)
-        if table.lower() in self._views:  # It has no row numbers.
+        # A view has no row numbers, and a column may have their name.
+        if table.lower() in self._views or ROWS in map(str.lower, self._columns(table)):
             return ", ".join(map(quoted, self._columns(table)))
         return ROWS
 

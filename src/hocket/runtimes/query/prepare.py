@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from hocket.runtimes.query.blocks import NotSplit, blocks_of
+from hocket.runtimes.query.blocks import ROWS, NotSplit, blocks_of
 from hocket.runtimes.query.data_sources import DATABASES
 from hocket.runtimes.query.duckdb_data import DuckdbData, quoted
 from hocket.runtimes.query.prepared_layout import (
@@ -31,7 +31,7 @@ from hocket.runtimes.query.prepared_layout import (
     has_manifest,
     part_name,
 )
-from hocket.runtimes.query.split_key import LEAST_VALUES, ROWS, find_split
+from hocket.runtimes.query.split_key import LEAST_VALUES, find_split
 from hocket.runtimes.query.statement import QueryError, read_statement
 
 _SORTED_AT_ONCE = 8_000_000  # rows; more would be sorted on disk

@@ -28,6 +28,7 @@ from hocket.runtimes.query.prepared_layout import ENDS, UNITS
 from hocket.runtimes.query.query_state import STATE, CountedBatch, QueryStateFolder, check_ledger
 from hocket.runtimes.query.split_key import Mode, find_split
 from hocket.runtimes.query.statement import DIALECT, NotResolved, QueryError, read_statement
+from hocket.runtimes.query.unsplit_functions import macro_in, require_same_in_batches
 
 if TYPE_CHECKING:
     import pandas
@@ -123,6 +124,8 @@ class Query:
         self._began_s = self._now_s()
         self._write_mib_s, self._read_mib_s, self._file_mib, self._file_rows = _WRITE_MIB_S, _READ_MIB_S, 0.0, 0
         statement, unresolved = _read(sql, self.data)
+        if statement is not None and (macro := macro_in(statement, self.data.connection)):
+            statement, unresolved = None, NotResolved(f"macro '{macro}' is not looked into")
         described = _described(sql, self.data, unresolved)
         self.data.check_statement(statement if statement is not None else parse_one(sql, dialect=DIALECT))
         self.columns = tuple(name for name, _kind in described)
@@ -137,6 +140,9 @@ class Query:
                 raise NotSplit("as asked")
             if statement is None:
                 raise NotSplit(str(unresolved))
+            require_same_in_batches(statement)
+            if len(described) != len(statement.expressions):
+                raise NotSplit("an expression stands for several columns")
             top = blocks_of(statement)
             split = find_split(top, self.data)
             rewriting = Rewriting(top, split, self.data.unit_rows, self.data.rows)
@@ -164,10 +170,24 @@ class Query:
 
     def __iter__(self) -> Iterator[Answer]:
         self._began_s, self._spent_s, self.ledger, self._saved = self._now_s(), 0.0, (), 0
+        has_answered = False
         try:
-            yield from self._progress()
+            try:
+                for answer in self._progress():
+                    has_answered = True
+                    yield answer
+            except (duckdb.BinderException, duckdb.ConversionException) as error:
+                if has_answered or self._answers is None:
+                    raise
+                self._give_up_batches(error)
+                yield self._all_at_once()
         except duckdb.Error as error:
             raise explained("the query failed", error) from error
+
+    def _give_up_batches(self, error: duckdb.Error) -> None:
+        """DuckDB computes the query, but not its parts, or an estimate in place of a whole number."""
+        self._answers, self.mode, self.ledger = None, None, ()
+        self.how = f"all at once: in batches it cannot be computed ({str(error).splitlines()[0][:120]})"
 
     def meets_goal(self, answer: Answer) -> bool:
         """Whether the answer's accuracy is what was asked for; an exact answer is, whatever was asked."""
@@ -428,7 +448,11 @@ def _bounded_numbers(sampled: SampledSql, kinds: list[str]) -> SampledSql:
     """Only numbers have intervals: an expression of aggregates may be a text or a date."""
     return sampled._replace(
         outputs=tuple(
-            output._replace(has_interval=output.has_interval and kind.removeprefix("U").startswith(_NUMBERS))
+            output._replace(has_interval=output.has_interval and _is_number(kind))
             for output, kind in zip(sampled.outputs, kinds, strict=True)
         )
     )
+
+
+def _is_number(kind: str) -> bool:
+    return kind.removeprefix("U").startswith(_NUMBERS) and not kind.endswith("]")

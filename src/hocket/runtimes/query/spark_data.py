@@ -75,9 +75,8 @@ class SparkData:
             kinds = {**_kinds(self.connection, self._spark.arrow_schema(rows)), **table.kinds}
             self._spark.name(self._spark_name("", name), rows)
             if table.format == "parquet":
-                numbered = rows.selectExpr(
-                    "*", "_metadata.row_index AS file_row_number", "_metadata.file_path AS filename"
-                )
+                number, file = NUMBERS
+                numbered = rows.selectExpr("*", f"_metadata.row_index AS {number}", f"_metadata.file_path AS {file}")
                 self._spark.name(self._spark_name(NUMBERED_SCHEMA, name), numbered)
                 _create_view(self.connection, f"{NUMBERED_SCHEMA}.{quoted(name)}", {**kinds, **_NUMBER_KINDS})
         _create_view(self.connection, quoted(name), kinds)

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 from sqlglot import exp
 
 from hocket.runtimes.query.blocks import (
+    ROWS,
     Block,
     Equality,
     NotSplit,
@@ -30,7 +31,6 @@ LEAST_VALUES = 5_000  # of a key, so that buckets are about equal
 MANY_GROUPS = 20_000
 LARGEST_SHARE = 1 / 512  # of the rows that one value of a key may have: as many as two average units
 LEAST_SPLIT = 0.1  # of the rows that another key splits: with less, batches of complete groups are no smaller than all
-ROWS = "rowid"  # the key of a table that is split by its rows, whatever they are
 
 
 class Mode(Enum):
@@ -130,6 +130,8 @@ def _require_many_values(key: tuple[UsedColumn, ...], statistics: Statistics) ->
 
 def _require_one_kind(key: tuple[UsedColumn, ...], statistics: Statistics) -> None:
     kinds = {statistics.hash_kind(use.table, column): str(UsedColumn(use, column)) for use, column in key}
+    if "" in kinds and all(column != ROWS for _use, column in key):
+        raise NotSplit(f"{kinds['']} may have a collation: equal values have other hashes")
     if len(kinds) > 1:
         said = " and ".join(f"{column} is {kind}" for kind, column in list(kinds.items())[:2])
         raise NotSplit(f"{said}: equal values have other hashes")
@@ -143,7 +145,7 @@ def _candidates(top: Block, uses: list[TableUse], statistics: Statistics) -> Ite
             by_use.setdefault(column.use, column)
         yield tuple(by_use.values())
     for block in top.all_blocks():  # A group that is complete needs no other table to be split.
-        partitions = [by for window in own_expressions(block.select, exp.Window) for by in window.args["partition_by"]]
+        partitions = [by for window in own_expressions(block.select, exp.Window) for by in _partition(window)]
         for column in filter(None, map(block.resolved, (*block.group_by, *partitions))):
             yield (column,)
     for use in uses:
@@ -159,6 +161,8 @@ def _checked(top: Block, key: tuple[UsedColumn, ...], uses: list[TableUse]) -> S
     columns = {column.use: column for column in key}
     if not _split_part(top, columns).is_split:
         raise NotSplit("no table of the outermost block is split by it")
+    if _is_distinct_on(top):
+        raise NotSplit("DISTINCT ON looks at rows of several keys")
     if top.aggregates:
         grouped = any(top.in_every_row(g) in key for g in top.group_by)
         mode = Mode.GROUPS if grouped else Mode.SAMPLED
@@ -193,6 +197,9 @@ def _split_part(block: Block, columns: dict[TableUse, UsedColumn]) -> _Part:
             if part.key is None or not around:
                 raise NotSplit("a block in an expression is not tied to the key")
             _require_joined([part.key, around[0]], inner)
+            own = equal_columns(inner.equalities())
+            if not any(part.key in equal and not equal.isdisjoint(around) for equal in own):
+                _combined(inner, columns, part)  # It is not of a row around it, but the same for all rows.
     return _Part(bool(split), keys[0] if keys else None)
 
 
@@ -213,7 +220,7 @@ def _combined(block: Block, columns: dict[TableUse, UsedColumn], part: _Part) ->
     shown = [
         found for item in select.expressions if (found := block.output(item.alias_or_name)) is not None and found in key
     ]
-    if select.args.get("distinct") is not None and not shown:
+    if select.args.get("distinct") is not None and (not shown or _is_distinct_on(block)):
         raise NotSplit("DISTINCT in a block in FROM combines rows of several keys")
     if not block.aggregates or part.key is not None:
         _require_windows_by_key(block, columns)
@@ -223,8 +230,18 @@ def _combined(block: Block, columns: dict[TableUse, UsedColumn], part: _Part) ->
 def _require_windows_by_key(block: Block, columns: dict[TableUse, UsedColumn]) -> None:
     key = set(columns.values())
     for window in own_expressions(block.select, exp.Window):
-        if not any(block.in_every_row(by) in key for by in window.args.get("partition_by") or ()):
+        if not any(block.in_every_row(by) in key for by in _partition(window)):
             raise NotSplit("a window goes over rows of several keys")
+
+
+def _partition(window: exp.Expr) -> list[exp.Expr]:
+    """What its PARTITION BY says; nothing if that stands in a WINDOW clause."""
+    return window.args.get("partition_by") or []
+
+
+def _is_distinct_on(block: Block) -> bool:
+    distinct = block.select.args.get("distinct")
+    return distinct is not None and distinct.args.get("on") is not None
 
 
 def _require_joined(keys: list[UsedColumn], block: Block) -> None:

@@ -13,6 +13,16 @@ from sqlglot.optimizer.qualify import qualify
 
 DIALECT = "duckdb"
 T = TypeVar("T", bound=exp.Expr)
+# Aggregates of DuckDB, and macros of its own that aggregate, which sqlglot takes for functions of a row.
+AGGREGATES = frozenset(
+    {
+        "arbitrary", "arg_max_null", "arg_max_nulls_last", "arg_min_null", "arg_min_nulls_last",
+        "bitstring_agg", "count_star", "entropy", "favg", "fsum", "geomean", "geometric_mean", "histogram",
+        "histogram_exact", "json_group_array", "json_group_object", "json_group_structure", "kahan_sum",
+        "kurtosis_pop", "mad", "product", "reservoir_quantile", "sem", "sum_no_overflow", "sumkahan", "wavg",
+        "weighted_avg",
+    }
+)  # fmt: skip
 Schema = Mapping[str, Mapping[str, str]]  # table → column → type
 
 
@@ -28,7 +38,7 @@ def read_statement(sql: str, schema: Schema) -> exp.Select:
     """The query with CTEs in place and all columns and stars resolved. Raises QueryError."""
     select = _only_select(sql)
     _refuse_what_is_no_table(select, schema)
-    whole = _without_ctes(select)
+    whole = _with_aggregates(_without_ctes(select))
     try:
         found = qualify(
             whole, schema={name: dict(columns) for name, columns in schema.items()}, dialect=DIALECT,
@@ -39,6 +49,8 @@ def read_statement(sql: str, schema: Schema) -> exp.Select:
     assert isinstance(found, exp.Select)
     for block in found.find_all(exp.Select):
         _write_out_all(block)
+    for name in found.find_all(exp.Identifier):  # Those that a star stands for are as the data have them.
+        name.set("quoted", name.args.get("quoted") or not exp.SAFE_IDENTIFIER_RE.match(name.this))
     return found
 
 
@@ -61,49 +73,64 @@ def _refuse_what_is_no_table(select: exp.Select, schema: Schema) -> None:
     """A query reads its data and nothing else: no files, no functions as tables, no INTO."""
     if select.args.get("into") is not None:
         raise QueryError("a query must not write: INTO is not allowed")
-    ctes = {cte.alias_or_name for cte in select.find_all(exp.CTE)}
+    known = {t.lower() for t in (*schema, *(cte.alias_or_name for cte in select.find_all(exp.CTE)))}
     for table in select.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
             raise QueryError(f"a query reads its tables only, not {table.sql(DIALECT)[:80]}")
         if table.db or table.catalog:
             raise QueryError(f"table '{table.sql(DIALECT)}' must be named without schema or database")
         name = table.name
-        if name not in ctes and name not in schema and name.lower() not in {t.lower() for t in schema}:
+        if name.lower() not in known:
             raise QueryError(f"there is no table '{name}'{_meant(name, schema)}; tables: {', '.join(sorted(schema))}")
 
 
 def _without_ctes(select: exp.Select) -> exp.Select:
     """Each reference to a CTE becomes a derived table."""
     select = select.copy()
-    with_ = select.args.get("with_")
-    if with_ is None:
-        return select
-    if with_.args.get("recursive"):
+    if any(with_.args.get("recursive") for with_ in select.find_all(exp.With)):
         raise QueryError("recursive CTEs are not run progressively")
-    ready: dict[str, exp.Expr] = {}
-    for cte in with_.expressions:
-        body = _inlined(cte.this.copy(), ready)
-        alias = cte.args["alias"]
-        ready[alias.name] = exp.Subquery(this=body, alias=alias.copy())
-    with_.pop()
-    return _inlined(select, ready)
+    # The innermost first: its names are others than those around it, though they may be spelled the same.
+    for with_ in reversed(list(select.find_all(exp.With))):
+        ready: dict[str, exp.Expr] = {}
+        block = with_.parent
+        assert block is not None
+        with_.pop()
+        for cte in with_.expressions:
+            alias = cte.args["alias"]
+            ready[alias.name.lower()] = exp.Subquery(this=_inlined(cte.this.copy(), ready), alias=alias.copy())
+        _inlined(block, ready)
+    return select
 
 
 def _inlined(block: T, ready: Mapping[str, exp.Expr]) -> T:
     for table in list(block.find_all(exp.Table)):
-        found = ready.get(table.name)
+        found = ready.get(table.name.lower())
         if found is not None:
             body = found.copy()
             if table.alias:
                 columns = body.args["alias"].args.get("columns")
                 body.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias), columns=columns))
+            for more in ("joins", "laterals", "pivots", "sample"):
+                body.set(more, table.args.get(more))
             table.replace(body)
     return block
+
+
+def _with_aggregates(select: exp.Select) -> exp.Select:
+    """The functions that aggregate, as such."""
+    for node in list(select.find_all(exp.Anonymous)):
+        if node.name.lower() == "mean":
+            node.replace(exp.Avg(this=node.expressions[0]))
+        elif node.name.lower() in AGGREGATES:
+            node.replace(exp.AnonymousAggFunc(this=node.name, expressions=node.expressions))
+    return select
 
 
 def _write_out_all(select: exp.Select) -> None:
     """The columns that `GROUP BY ALL` and `ORDER BY ALL` stand for."""
     items = [item.unalias() for item in select.expressions]
+    # A number would be that of a column.
+    items = [item for item in items if item.find(exp.Column, exp.Func, exp.Query) is not None]
     group, order = select.args.get("group"), select.args.get("order")
     if group is not None and group.args.get("all"):
         single = [item.copy() for item in items if item.find(exp.AggFunc) is None]
@@ -112,7 +139,7 @@ def _write_out_all(select: exp.Select) -> None:
         by = [order.expressions[0].copy() for _ in items]
         for ordered, item in zip(by, items, strict=True):
             ordered.set("this", item.copy())
-        order.set("expressions", by)
+        select.set("order", exp.Order(expressions=by) if by else None)
 
 
 def _explained(error: OptimizeError, schema: Schema) -> str:

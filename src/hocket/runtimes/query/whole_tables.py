@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from hocket.runtimes.query.blocks import Block, TableUse, UsedColumn, equal_columns
+from hocket.runtimes.query.blocks import Block, TableUse, UsedColumn, equal_columns, own_expressions
 from hocket.runtimes.query.statement import DIALECT
 
 
@@ -27,7 +27,7 @@ def used_rows(top: Block, split: Collection[TableUse], rows: Callable[[str], flo
     names: dict[str, str] = {}  # by SQL: two blocks may use the same rows
     for block in top.all_blocks():
         if any(use in split for use in block.uses()) and _joins_are_inner(block):
-            found |= _of_block(block, split, rows, _columns_by_alias(top.select), names)
+            found |= _of_block(block, split, rows, names)
     return found
 
 
@@ -41,7 +41,6 @@ def _of_block(
     block: Block,
     split: Collection[TableUse],
     rows: Callable[[str], float],
-    columns: dict[str, set[str]],
     names: dict[str, str],
 ) -> dict[TableUse, UsedRows]:
     uses = block.tables.values()
@@ -59,7 +58,7 @@ def _of_block(
                 continue
             conditions.append(f"{_quoted(use.alias)}.{_quoted(column)} IN ({among})")
         if conditions:
-            sql = _select(use, columns.get(use.alias, set()), conditions)
+            sql = _select(use, _columns(block, use.alias), conditions)
             found[use] = UsedRows(names.setdefault(sql, f"hocket_used_{block.number}_{len(found)}"), sql)
     return found
 
@@ -78,11 +77,17 @@ def _equal(use: TableUse, classes: list[set[UsedColumn]]) -> Iterator[tuple[str,
         yield from ((mine[0], other) for other in sorted(equal) if mine and other.use != use)
 
 
-def _columns_by_alias(select: exp.Select) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for column in select.find_all(exp.Column):
-        found.setdefault(column.table, set()).add(column.name.lower())
+def _columns(block: Block, alias: str) -> set[str]:
+    """The columns of a table that its block names, and blocks within it that have no other of that alias."""
+    found = {column.name for column in own_expressions(block.select, exp.Column) if _table_of(column) == alias}
+    for inner in (*block.derived.values(), *block.nested):
+        if alias not in inner.tables and alias not in inner.derived:
+            found |= _columns(inner, alias)
     return found
+
+
+def _table_of(column: exp.Expr) -> str:
+    return column.table if isinstance(column, exp.Column) else ""
 
 
 def _select(use: TableUse, columns: set[str], conditions: list[str]) -> str:
