@@ -38,7 +38,7 @@ from hocket.learn.windows import Window, workload_of
 from hocket.policies import find
 from hocket.policies.mlfs.weights_file import LearnedWeights, MadeBy, WeightsError, read_weights
 
-WINDOW = Window("w", 5, 40, 3, 1.4)
+WINDOW = Window("w", 5, 30, 3, 1.4)
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +87,13 @@ def test_a_window_is_simulated_to_its_end():
 
 
 def test_a_journal_is_a_school_of_its_own_and_its_last_jobs_are_for_validation(tmp_path):
-    load = workload_of(replace(WINDOW, jobs=40))
+    load = workload_of(replace(WINDOW, jobs=24))
     policy, path = find("mlf_h").bound(), tmp_path / "week.db"
     with Recording(path, Header("mlf_h", policy.settings, load.nodes, 1, load.name)) as journal:
         simulate(load, load.nodes, policy, seed=1, journal=journal)
     learns, judges = (history_workload(w) for v in (False, True) for w in history_windows(str(path), 0, 0, 1, v))
-    assert {s.job.id for s in learns.submissions} == {s.job.id for s in load.submissions[:30]}
-    assert {s.job.id for s in judges.submissions} == {s.job.id for s in load.submissions[30:]}
+    assert {s.job.id for s in learns.submissions} == {s.job.id for s in load.submissions[:18]}
+    assert {s.job.id for s in judges.submissions} == {s.job.id for s in load.submissions[18:]}
     assert judges.nodes == load.nodes
     assert judges.submissions[0].at_s == 0.0
     true_s = {s.job.id: s.truth.run_s for s in load.submissions}
