@@ -167,19 +167,21 @@ def imitated(setup: TrainingSetup, folder: Path, run: Run[Any, Any]) -> tuple[Po
     RL begins with first come, first served.
     """
     records = records_of(setup, folder, run)
-    fit: tuple[PolicyNetwork, Agreement] = run(fitted, [Fit(records, setup.seed, setup.policy)], "imitation")[0]
+    fit: tuple[PolicyNetwork, Agreement] = run(
+        fitted, [RecordsToImitate(records, setup.seed, setup.policy)], "imitation"
+    )[0]
     return fit
 
 
-class Fit(Struct, frozen=True):
-    """Records to imitate. Plain data for another process."""
+class RecordsToImitate(Struct, frozen=True):
+    """Their folders, and how. Plain data for another process."""
 
     records: list[str]  # folders
     seed: int
     policy: str
 
 
-def fitted(fit: Fit) -> tuple[PolicyNetwork, Agreement]:
+def fitted(fit: RecordsToImitate) -> tuple[PolicyNetwork, Agreement]:
     """In a process, which computes with one thread."""
     found = [r for path in fit.records if len((r := read_record(Path(path))).columns)]
     if not found:

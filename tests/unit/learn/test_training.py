@@ -1,5 +1,6 @@
 """Training: records are imitated, rewards are those of MLFS, and a training that stopped goes on alike."""
 
+import gc
 from pathlib import Path
 
 import msgspec
@@ -78,6 +79,7 @@ def test_the_reward_is_the_weighted_sum_of_the_goals():
 
 def test_a_window_is_simulated_to_its_end():
     goals = carry_out(Episode(replace(WINDOW, jobs=12), "mlf_h"))
+    assert gc.collect() < 100  # A process of a training runs thousands of them, and must not grow.
     assert not goals.unfinished
     assert 0 < goals.jct <= 1
     undiscounted = (goals.deadlines, goals.accuracies, goals.accuracy)
