@@ -16,7 +16,7 @@ from hocket.learn.reward import BETAS
 from hocket.learn.training import BetaTrial, LearningError, LearningState, TrainingSetup
 
 RANGE = (0.05, 1.0)
-SHORT = 6  # generations of a trial
+SHORT = 5  # generations of a trial
 _DIGITS = 3  # β of a trial: the reward does not tell more of them apart
 
 

@@ -38,7 +38,7 @@ from hocket.learn.evolution import Evolution, begun, candidates, selected
 from hocket.learn.imitation import Agreement, agreement, imitate, read_record, seen_range, together
 from hocket.learn.own_history import history_windows
 from hocket.learn.reward import BETAS, ETA, JCT_ALONE, Goals
-from hocket.learn.windows import Window, training_windows, validation_windows
+from hocket.learn.windows import Window, long_queue_windows, training_windows, validation_windows
 from hocket.policies.mlfs.network import HOST_FEATURES, JOB_FEATURES, PolicyNetwork
 from hocket.policies.mlfs.rl import HOST_READS, JOB_READS, untrained
 from hocket.policies.mlfs.weights_file import SHIPPED, LearnedWeights, MadeBy, encoded, read_weights
@@ -133,29 +133,39 @@ class Progress(Struct, frozen=True):
     total: int
 
 
-def train(
-    setup: TrainingSetup,
-    folder: Path,
-    workers: int,
-    told: Callable[[Progress], None],
-    records: Path | None = None,
-) -> LearningState:
-    """Begin a training, or go on with the one in the folder, to the end. Several may share a folder of records."""
-    folder.mkdir(parents=True, exist_ok=True)
-    known = _known(setup, folder)
+def train(setup: TrainingSetup, folder: Path, workers: int, told: Callable[[Progress], None]) -> LearningState:
+    """Begin a training, or go on with the one in the folder, to the end."""
     with processes(workers, told) as run:
-        base, held_out = imitated(setup, records or folder / RECORDS, run) if not setup.journal else begins_with(setup)
-        state = known or _begun(setup, base, held_out, run)
-        _write(state, folder)
-        while state.evolution.generation < setup.generations:
-            state = next_generation(state, base, run)
-            _write(state, folder)
-            told(Progress("learning", state.evolution.generation, setup.generations))
-        network = _final(state, base, run)
-    made_by = _made_by(state)
+        state, base = reinforced(setup, folder, folder / RECORDS, run, told)
+        network, with_long_queues = final_network(state, base, run)
+    made_by = _made_by(state, with_long_queues)
     save_weights(folder / IMITATION, LearnedWeights(base, made_by, setup.policy))
     save_weights(folder / WEIGHTS, LearnedWeights(network, made_by, setup.policy))
     return state
+
+
+def try_out(
+    setup: TrainingSetup, folder: Path, records: Path, workers: int, told: Callable[[Progress], None]
+) -> LearningState:
+    """A training that writes no weights, with records that it shares with others."""
+    with processes(workers, told) as run:
+        return reinforced(setup, folder, records, run, told)[0]
+
+
+def reinforced(
+    setup: TrainingSetup, folder: Path, records: Path, run: Run[Any, Any], told: Callable[[Progress], None]
+) -> tuple[LearningState, PolicyNetwork]:
+    """All generations of a training, and the network that they began with."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = _known(setup, folder)
+    base, held_out = imitated(setup, records, run) if not setup.journal else begins_with(setup)
+    state = known or _begun(setup, base, held_out, run)
+    _write(state, folder)
+    while state.evolution.generation < setup.generations:
+        state = next_generation(state, base, run)
+        _write(state, folder)
+        told(Progress("learning", state.evolution.generation, setup.generations))
+    return state, base
 
 
 # -- imitation --------------------------------------------------------------------------------------------------
@@ -333,19 +343,32 @@ def _begun(setup: TrainingSetup, base: PolicyNetwork, held_out: Agreement, run: 
     return replace(state, best_gain=gain, imitation_gain=gain, cpu_s=cpu_s + more_s)
 
 
-def _final(state: LearningState, base: PolicyNetwork, run: Run[Any, Any]) -> PolicyNetwork:
-    """The best network, with the range of what it saw."""
+def final_network(state: LearningState, base: PolicyNetwork, run: Run[Any, Any]) -> tuple[PolicyNetwork, float | None]:
+    """The best network, with the range of what it saw, and of longer queues if it is as good as MLF-H there.
+
+    Then its gain over MLF-H with these.
+    """
     import numpy as np
 
     setup = state.setup
     network = applied(base, state.best, setup.policy)
-    windows = validation_of(setup)
+    windows, gain = validation_of(setup), None
+    if setup.policy == "mlf_rl" and not setup.journal:
+        longer = long_queue_windows(setup.seed)
+        gain = _gain_with(longer, network, run)
+        windows += longer if gain >= 0 else []
     seen = run(seen_columns, [_episode(setup, w, network) for w in windows], "range of the training")
     asked = np.concatenate(seen)
     if not len(asked):  # No job ever waited.
-        return network
+        return network, gain
     low, high = seen_range(asked, network.scale)
-    return replace(network, low=np.minimum(low, base.low), high=np.maximum(high, base.high)).rounded()
+    return replace(network, low=np.minimum(low, base.low), high=np.maximum(high, base.high)).rounded(), gain
+
+
+def _gain_with(windows: Sequence[Window], network: PolicyNetwork, run: Run[Any, Any]) -> float:
+    episodes = [e for w in windows for e in (Episode(w, network=unguarded(network)), Episode(w, "mlf_h"))]
+    goals, _cpu_s = _timed(run(timed_episode, episodes, "longer queues"))
+    return sum(a.reward() / b.reward() - 1 for a, b in zip(goals[::2], goals[1::2], strict=True)) / len(windows)
 
 
 # -- files ------------------------------------------------------------------------------------------------------
@@ -379,7 +402,7 @@ def save_weights(path: Path, weights: LearnedWeights) -> None:
     os.replace(part, path)
 
 
-def _made_by(state: LearningState) -> MadeBy:
+def _made_by(state: LearningState, with_long_queues: float | None) -> MadeBy:
     setup = state.setup
     command = f"hocket learn {setup.policy} --seed {setup.seed} --generations {setup.generations}"
     if (setup.population, setup.windows) != (_USUAL.population, _USUAL.windows):
@@ -398,6 +421,8 @@ def _made_by(state: LearningState) -> MadeBy:
         "betas": list(setup.betas),
         "eta": setup.eta,
     }
+    if with_long_queues is not None:
+        notes["gain_with_long_queues"] = round(with_long_queues, 4)
     if setup.beta_trials:
         notes["beta_trials"] = [{"betas": list(t.betas), "gain": round(t.gain, 4)} for t in setup.beta_trials]
     return MadeBy(command, data, setup.seed, time.strftime("%Y-%m-%d", time.gmtime()), notes)

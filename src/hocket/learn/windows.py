@@ -36,6 +36,7 @@ TRAINING_WEEKS, OTHER_WEEKS = (6, 7, 8, 9), (12, 13, 14, 15, 16)
 TRAINING_CLUSTERS, OTHER_CLUSTERS = ("6214e9", "11cb48", ""), ("6c71a0", "b436b2")
 SECOND_WEEKS = (("6214e9", 5), ("11cb48", 10), ("", 11), ("6214e9", 18), ("", 17))  # of none of the weeks above
 SECOND_CLUSTERS = (("103959", 12), ("ed69ec", 11), ("0e4a51", 9), ("103959", 16), ("0e4a51", 12))
+LONG_QUEUES = 4
 LOADS = (0.7, 0.9, 1.1, 1.3, 1.5)  # of windows for judging
 Row = tuple[str, str, float, int, float]  # job, owner, when, GPUs, run time
 
@@ -89,6 +90,19 @@ def _training_window(trace: str, name: str, number: int) -> Window:
 def validation_windows(trace: str, seed: int, count: int) -> list[Window]:
     """Windows of the training's weeks by which a training chooses among its own weights, and β is searched."""
     return training_windows(trace, seed, -1, count)
+
+
+def long_queue_windows(seed: int) -> list[Window]:
+    """Windows with far longer queues than those of the training, which are too slow to train on.
+
+    By these it is decided how far the guard lets the network decide.
+    """
+    found = []
+    for n in range(LONG_QUEUES):
+        rng = Random(f"learn/long queues/{seed}/{n}")
+        jobs, count, load = rng.randint(300, 600), rng.randint(3, 8), round(rng.uniform(2.0, 4.0), 3)
+        found.append(Window(f"long queue {seed}/{n}", rng.randrange(1 << 30), jobs, count, load))
+    return found
 
 
 def held_out_windows(trace: str = "", other_trace: str = "") -> list[Window]:

@@ -14,6 +14,7 @@ from hocket.learn.windows import (
     Window,
     held_out_windows,
     large_windows,
+    long_queue_windows,
     second_held_out_windows,
     training_windows,
     validation_windows,
@@ -55,7 +56,7 @@ def _parts(windows):
 
 
 def test_windows_for_judging_are_of_other_weeks_or_clusters(table):
-    training = [w for g in range(-4, 40) for w in training_windows(table, 0, g, 6)]
+    training = [w for g in range(-4, 40) for w in training_windows(table, 0, g, 6)] + long_queue_windows(0)
     of_table = [w for w in training if w.trace]
     assert {w.week for w in of_table} == {*TRAINING_WEEKS}
     assert {w.cluster for w in of_table} == {*TRAINING_CLUSTERS}

@@ -104,7 +104,7 @@ def _trained(setup: TrainingSetup, folder: Path, workers: int, search: int) -> L
     from hocket.cli.terminal.errors import refusing
     from hocket.cli.terminal.progress import bars
     from hocket.learn.betas import folder_of_trial, search_betas
-    from hocket.learn.training import RECORDS, train
+    from hocket.learn.training import RECORDS, train, try_out
 
     progress = bars("runs")
     task: Any = None
@@ -118,12 +118,12 @@ def _trained(setup: TrainingSetup, folder: Path, workers: int, search: int) -> L
             task, at = progress.add_task(now.stage, total=now.total), now.stage
         progress.update(task, completed=now.done, total=now.total)
 
-    def try_out(short: TrainingSetup, name: str) -> LearningState:
-        return train(short, folder_of_trial(folder, name), workers, told, folder / RECORDS)
+    def trial(short: TrainingSetup, name: str) -> LearningState:
+        return try_out(short, folder_of_trial(folder, name), folder / RECORDS, workers, told)
 
     with progress, refusing():
         if search:
-            setup = search_betas(setup, search, try_out)
+            setup = search_betas(setup, search, trial)
         return train(setup, folder, workers, told)
 
 
