@@ -100,7 +100,7 @@ def long_queue_windows(seed: int) -> list[Window]:
     found = []
     for n in range(LONG_QUEUES):
         rng = Random(f"learn/long queues/{seed}/{n}")
-        jobs, count, load = rng.randint(300, 600), rng.randint(3, 8), round(rng.uniform(2.0, 4.0), 3)
+        jobs, count, load = rng.randint(300, 1000), rng.randint(3, 8), round(rng.uniform(2.0, 6.0), 3)
         found.append(Window(f"long queue {seed}/{n}", rng.randrange(1 << 30), jobs, count, load))
     return found
 
