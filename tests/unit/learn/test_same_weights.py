@@ -15,7 +15,7 @@ from hocket.cli.simulation.recording import Recording
 from hocket.control.ports import Header
 from hocket.executors.simulated import simulate
 from hocket.learn.imitation import Recorded, imitate
-from hocket.learn.training import STATE, WEIGHTS, LearningState, TrainingSetup, train
+from hocket.learn.training import STATE, WEIGHTS, LearningState, TrainingSetup, processes, train
 from hocket.learn.windows import Window, workload_of
 from hocket.policies import find
 from hocket.policies.mlfs.weights_file import LearnedWeights, MadeBy, encoded
@@ -28,7 +28,7 @@ sys.stdout.buffer.write(fit())
 TRAIN = """
 import sys
 from pathlib import Path
-from hocket.learn.training import TrainingSetup, train
+from hocket.learn.training import TrainingSetup, processes, train
 if __name__ == "__main__":
     setup = TrainingSetup(journal=sys.argv[1], generations=50, population=4, windows=1, validation=1)
     train(setup, Path(sys.argv[2]), 2, lambda _progress: None)
@@ -49,6 +49,15 @@ def test_threads_and_processors_do_not_change_what_is_fitted():
     env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "Haswell", "PYTHONPATH": os.getcwd()}
     there = subprocess.run([sys.executable, "-c", FIT], env=env, capture_output=True, check=True)
     assert there.stdout == fit()
+
+
+def test_processes_of_a_training_compute_with_one_thread(monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with processes(1, lambda _progress: None) as run:
+        assert run(os.getenv, ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"], "") == ["1", "1"]
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "7"
+    assert "OMP_NUM_THREADS" not in os.environ
 
 
 @pytest.fixture
