@@ -1,6 +1,7 @@
 """CMA-ES (Hansen, "The CMA Evolution Strategy: A Tutorial", 2016), as values: what a generation draws and learns.
 
 All draws come from the seed and the number of the generation, so a training that goes on after a kill draws the same.
+Numbers are rounded: the last bits of a product of matrices depend on the processor and on how many threads computed it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Column = NDArray[float64]
+
+
+_DIGITS = 9
 
 
 class Evolution(Struct, frozen=True):
@@ -42,7 +46,7 @@ def candidates(at: Evolution, count: int, seed: int) -> Column:
     half = rng.standard_normal(((count + 1) // 2, len(at.mean)))
     drawn = np.concatenate([half, -half])[:count]
     found: Column = np.array(at.mean) + at.sigma * drawn @ _root(at)[0].T
-    return found
+    return found.round(_DIGITS)
 
 
 def _root(at: Evolution) -> tuple[Any, Any]:
@@ -80,9 +84,9 @@ def selected(at: Evolution, tried: Column, rewards: Column) -> Evolution:
     covariance += c_one * np.outer(path, path) + c_mass * (steps.T * weights) @ steps
     return Evolution(
         at.generation + 1,
-        (np.array(at.mean) + at.sigma * step).tolist(),
-        at.sigma * exp(min(1.0, c_sigma / d_sigma * (length / usual - 1))),
-        ((covariance + covariance.T) / 2).tolist(),
-        path_sigma.tolist(),
-        path.tolist(),
+        (np.array(at.mean) + at.sigma * step).round(_DIGITS).tolist(),
+        round(at.sigma * exp(min(1.0, c_sigma / d_sigma * (length / usual - 1))), _DIGITS),
+        ((covariance + covariance.T) / 2).round(_DIGITS).tolist(),
+        path_sigma.round(_DIGITS).tolist(),
+        path.round(_DIGITS).tolist(),
     )

@@ -3,7 +3,8 @@
 Each decision of a record has the jobs that it started and those that went on waiting, with all that equations 2 to 6
 rest on. The priorities themselves are not recorded; they follow from the columns and the graphs. The network's hidden
 layer is drawn by lot, and the rest is fitted to the logarithm of the priorities by ridge regression, which has one
-solution: the same records and seed give the same weights.
+solution: the same records and seed give the same weights, which are rounded as sums of many numbers depend on how
+threads divide them.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ def imitate(records: Recorded, seed: int, units: int = UNITS) -> PolicyNetwork:
     return PolicyNetwork(
         mean, scale, low, high, fitted[:n], hidden, bias, fitted[n:-1], fitted[-1:],
         np.zeros(len(HOST_FEATURES)), np.zeros(1), leaving, np.zeros(1),
-    )  # fmt: skip
+    ).rounded()  # fmt: skip
 
 
 def seen_range(columns: Column, scale: Column) -> tuple[Column, Column]:

@@ -11,6 +11,7 @@ submitted, so in training what a job brings is discounted by η for every hour u
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from math import inf
 
@@ -91,6 +92,7 @@ def run_window(
     with rare_garbage_collection():
         beliefs = parse_beliefs(window.beliefs)
         ran = simulate(workload, nodes, around(policy), seed=window.seed, beliefs=beliefs, journal=watch)
+    gc.collect()  # A process of a training runs thousands of windows: none may leave its reference cycles behind.
     found = watch.played(ran.decision_s)
     jobs = len(tasks.submissions)
     epochs = {s.job.id: s.truth.epochs for s in tasks.submissions}

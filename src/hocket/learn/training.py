@@ -5,6 +5,9 @@ RL is trained alike, by completion times alone, and imitates nothing: records on
 A training is a folder. `training.json` is written after every generation, so that a training that was killed goes on
 where it was and ends with the same weights; `weights.json` is what it has found. The windows of a generation are the
 same for all of its candidates, so that they are compared on the same work.
+
+The same setup gives the same weights, however many processes there are: what is fitted is computed by one thread, and
+rounded, as sums of many numbers depend on how they are divided.
 """
 
 from __future__ import annotations
@@ -32,10 +35,10 @@ from hocket.learn.episodes import (
     seen_columns,
 )
 from hocket.learn.evolution import Evolution, begun, candidates, selected
-from hocket.learn.imitation import Agreement, Recorded, agreement, imitate, read_record, seen_range, together
+from hocket.learn.imitation import Agreement, agreement, imitate, read_record, seen_range, together
 from hocket.learn.own_history import history_windows
 from hocket.learn.reward import BETAS, ETA, JCT_ALONE, Goals
-from hocket.learn.windows import Window, training_windows, validation_windows
+from hocket.learn.windows import Window, long_queue_windows, training_windows, validation_windows
 from hocket.policies.mlfs.network import HOST_FEATURES, JOB_FEATURES, PolicyNetwork
 from hocket.policies.mlfs.rl import HOST_READS, JOB_READS, untrained
 from hocket.policies.mlfs.weights_file import SHIPPED, LearnedWeights, MadeBy, encoded, read_weights
@@ -51,6 +54,7 @@ SIGMA = 0.5
 # What evolves, and how far one step of it goes. The hidden layer stays as imitation left it.
 STEPS = {"linear": 1.0, "hosts": 0.5, "gpu": 1.5, "leaving": 1.0, "missing": 3.0}
 _VALIDATE_EVERY = 10
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _HELD_OUT = 0.25  # of the records: agreement is measured on these
 T = TypeVar("T")
 R = TypeVar("R")
@@ -59,6 +63,13 @@ Run = Callable[[Callable[[T], R], Sequence[T], str], list[R]]  # in processes, i
 
 class LearningError(ValueError):
     """A training cannot be done as asked."""
+
+
+class BetaTrial(Struct, frozen=True):
+    """One trial of a search: β, and the gain over MLF-H after a short training with it."""
+
+    betas: tuple[float, ...]
+    gain: float
 
 
 class TrainingSetup(Struct, frozen=True):
@@ -77,6 +88,7 @@ class TrainingSetup(Struct, frozen=True):
     betas: tuple[float, float, float, float, float] = BETAS
     eta: float = ETA
     policy: str = "mlf_rl"
+    beta_trials: tuple[BetaTrial, ...] = ()  # of the search that found β
 
     @property
     def judges(self) -> tuple[float, ...]:
@@ -123,21 +135,37 @@ class Progress(Struct, frozen=True):
 
 def train(setup: TrainingSetup, folder: Path, workers: int, told: Callable[[Progress], None]) -> LearningState:
     """Begin a training, or go on with the one in the folder, to the end."""
-    folder.mkdir(parents=True, exist_ok=True)
-    known = _known(setup, folder)
     with processes(workers, told) as run:
-        base, held_out = imitated(setup, folder, run) if not setup.journal else begins_with(setup)
-        state = known or _begun(setup, base, held_out, run)
-        _write(state, folder)
-        while state.evolution.generation < setup.generations:
-            state = next_generation(state, base, run)
-            _write(state, folder)
-            told(Progress("learning", state.evolution.generation, setup.generations))
-        network = _final(state, base, run)
-    made_by = _made_by(state)
+        state, base = reinforced(setup, folder, folder / RECORDS, run, told)
+        network, with_long_queues = final_network(state, base, run)
+    made_by = _made_by(state, with_long_queues)
     save_weights(folder / IMITATION, LearnedWeights(base, made_by, setup.policy))
     save_weights(folder / WEIGHTS, LearnedWeights(network, made_by, setup.policy))
     return state
+
+
+def try_out(
+    setup: TrainingSetup, folder: Path, records: Path, workers: int, told: Callable[[Progress], None]
+) -> LearningState:
+    """A training that writes no weights, with records that it shares with others."""
+    with processes(workers, told) as run:
+        return reinforced(setup, folder, records, run, told)[0]
+
+
+def reinforced(
+    setup: TrainingSetup, folder: Path, records: Path, run: Run[Any, Any], told: Callable[[Progress], None]
+) -> tuple[LearningState, PolicyNetwork]:
+    """All generations of a training, and the network that they began with."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = _known(setup, folder)
+    base, held_out = imitated(setup, records, run) if not setup.journal else begins_with(setup)
+    state = known or _begun(setup, base, held_out, run)
+    _write(state, folder)
+    while state.evolution.generation < setup.generations:
+        state = next_generation(state, base, run)
+        _write(state, folder)
+        told(Progress("learning", state.evolution.generation, setup.generations))
+    return state, base
 
 
 # -- imitation --------------------------------------------------------------------------------------------------
@@ -148,11 +176,30 @@ def imitated(setup: TrainingSetup, folder: Path, run: Run[Any, Any]) -> tuple[Po
 
     RL begins with first come, first served.
     """
-    found = records_of(setup, folder, run)
-    if setup.policy == "rl":
-        return untrained(together(found).columns), Agreement(0, 0.0, 0.0)
+    records = records_of(setup, folder, run)
+    fit: tuple[PolicyNetwork, Agreement] = run(
+        fitted, [RecordsToImitate(records, setup.seed, setup.policy)], "imitation"
+    )[0]
+    return fit
+
+
+class RecordsToImitate(Struct, frozen=True):
+    """Their folders, and how. Plain data for another process."""
+
+    records: list[str]  # folders
+    seed: int
+    policy: str
+
+
+def fitted(fit: RecordsToImitate) -> tuple[PolicyNetwork, Agreement]:
+    """In a process, which computes with one thread."""
+    found = [r for path in fit.records if len((r := read_record(Path(path))).columns)]
+    if not found:
+        raise LearningError("no job waits in any decision of the records: there is nothing to imitate")
+    if fit.policy == "rl":
+        return untrained(together(found).columns).rounded(), Agreement(0, 0.0, 0.0)
     cut = max(1, round(len(found) * (1 - _HELD_OUT)))
-    network = imitate(together(found[:cut]), setup.seed)
+    network = imitate(together(found[:cut]), fit.seed)
     return network, agreement(network, together(found[cut:] or found))
 
 
@@ -176,19 +223,19 @@ def validation_of(setup: TrainingSetup) -> list[Window]:
     return validation_windows(setup.trace, setup.seed, setup.validation)
 
 
-def records_of(setup: TrainingSetup, folder: Path, run: Run[Any, Any]) -> list[Recorded]:
+def records_of(setup: TrainingSetup, folder: Path, run: Run[Any, Any]) -> list[str]:
     """The records given, or those of windows under MLF-H; those that are there are not made again."""
     if setup.given_records:
-        return [read_record(Path(path)) for path in setup.given_records]
+        return list(setup.given_records)
     windows = training_windows(setup.trace, setup.seed, -4, setup.records)
-    folders = [folder / RECORDS / f"{n:02d}" for n in range(len(windows))]
+    folders = [folder / f"{n:02d}" for n in range(len(windows))]
     missing = [
         RecordedWindow(window, str(path))
         for window, path in zip(windows, folders, strict=True)
         if not (path / "about.json").exists()
     ]
     run(record, missing, "recording MLF-H")
-    return [found for path in folders if len((found := read_record(path)).columns)]
+    return [str(path) for path in folders]
 
 
 # -- reinforcement ----------------------------------------------------------------------------------------------
@@ -261,7 +308,7 @@ def _gain(state: LearningState, network: PolicyNetwork, run: Run[Any, Any]) -> t
 
 
 def _episode(setup: TrainingSetup, window: Window, network: PolicyNetwork) -> Episode:
-    return Episode(window, setup.policy, network=_unguarded(network), eta=setup.eta)
+    return Episode(window, setup.policy, network=unguarded(network), eta=setup.eta)
 
 
 def timed_episode(episode: Episode) -> tuple[Goals, float]:
@@ -274,7 +321,7 @@ def _timed(results: list[tuple[Goals, float]]) -> tuple[list[Goals], float]:
     return [goals for goals, _s in results], sum(s for _goals, s in results)
 
 
-def _unguarded(network: PolicyNetwork) -> PolicyNetwork:
+def unguarded(network: PolicyNetwork) -> PolicyNetwork:
     """In training no input is far from it."""
     import numpy as np
 
@@ -296,19 +343,32 @@ def _begun(setup: TrainingSetup, base: PolicyNetwork, held_out: Agreement, run: 
     return replace(state, best_gain=gain, imitation_gain=gain, cpu_s=cpu_s + more_s)
 
 
-def _final(state: LearningState, base: PolicyNetwork, run: Run[Any, Any]) -> PolicyNetwork:
-    """The best network, with the range of what it saw."""
+def final_network(state: LearningState, base: PolicyNetwork, run: Run[Any, Any]) -> tuple[PolicyNetwork, float | None]:
+    """The best network, with the range of what it saw, and of longer queues if it is as good as MLF-H there.
+
+    Then its gain over MLF-H with these.
+    """
     import numpy as np
 
     setup = state.setup
     network = applied(base, state.best, setup.policy)
-    windows = validation_of(setup)
+    windows, gain = validation_of(setup), None
+    if setup.policy == "mlf_rl" and not setup.journal:
+        longer = long_queue_windows(setup.seed)
+        gain = _gain_with(longer, network, run)
+        windows += longer if gain >= 0 else []
     seen = run(seen_columns, [_episode(setup, w, network) for w in windows], "range of the training")
     asked = np.concatenate(seen)
     if not len(asked):  # No job ever waited.
-        return network
+        return network, gain
     low, high = seen_range(asked, network.scale)
-    return replace(network, low=np.minimum(low, base.low), high=np.maximum(high, base.high))
+    return replace(network, low=np.minimum(low, base.low), high=np.maximum(high, base.high)).rounded(), gain
+
+
+def _gain_with(windows: Sequence[Window], network: PolicyNetwork, run: Run[Any, Any]) -> float:
+    episodes = [e for w in windows for e in (Episode(w, network=unguarded(network)), Episode(w, "mlf_h"))]
+    goals, _cpu_s = _timed(run(timed_episode, episodes, "longer queues"))
+    return sum(a.reward() / b.reward() - 1 for a, b in zip(goals[::2], goals[1::2], strict=True)) / len(windows)
 
 
 # -- files ------------------------------------------------------------------------------------------------------
@@ -342,7 +402,7 @@ def save_weights(path: Path, weights: LearnedWeights) -> None:
     os.replace(part, path)
 
 
-def _made_by(state: LearningState) -> MadeBy:
+def _made_by(state: LearningState, with_long_queues: float | None) -> MadeBy:
     setup = state.setup
     command = f"hocket learn {setup.policy} --seed {setup.seed} --generations {setup.generations}"
     if (setup.population, setup.windows) != (_USUAL.population, _USUAL.windows):
@@ -350,16 +410,21 @@ def _made_by(state: LearningState) -> MadeBy:
     data = "generated windows" if not setup.journal else f"journal {Path(setup.journal).name}"
     if setup.journal:
         command += f" --from {Path(setup.journal).name}"
+    if setup.beta_trials:
+        command += f" --search-betas {len(setup.beta_trials)}"
     if setup.trace:
         command += f" --trace {Path(setup.trace).name}"
         data += f" and {Path(setup.trace).name}"
-    notes = {
+    notes: dict[str, Any] = {
         "gain_on_validation": round(state.best_gain, 4),
         "agreement_pairs": round(state.held_out.pairs, 4),
-        "cpu_s": round(state.cpu_s),
         "betas": list(setup.betas),
         "eta": setup.eta,
     }
+    if with_long_queues is not None:
+        notes["gain_with_long_queues"] = round(with_long_queues, 4)
+    if setup.beta_trials:
+        notes["beta_trials"] = [{"betas": list(t.betas), "gain": round(t.gain, 4)} for t in setup.beta_trials]
     return MadeBy(command, data, setup.seed, time.strftime("%Y-%m-%d", time.gmtime()), notes)
 
 
@@ -367,9 +432,24 @@ def _made_by(state: LearningState) -> MadeBy:
 
 
 @contextmanager
+def one_thread() -> Iterator[None]:
+    """Processes that begin meanwhile compute with one thread each."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
 def processes(workers: int, told: Callable[[Progress], None]) -> Iterator[Run[Any, Any]]:
-    """Run functions of plain data in so many processes, none of which is left behind."""
-    with get_context("spawn").Pool(max(1, workers), begin_worker) as pool:  # Its end terminates them.
+    """Run functions of plain data in so many processes of one thread each, none of which is left behind."""
+    with one_thread(), get_context("spawn").Pool(max(1, workers), begin_worker) as pool:  # Its end terminates them.
 
         def run(function: Callable[[T], R], inputs: Sequence[T], what: str) -> list[R]:
             found: list[R] = []

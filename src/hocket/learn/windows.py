@@ -34,6 +34,10 @@ GPUS_OF_A_SERVER = 4
 WINDOW_JOBS = 140  # generated ones at load 1: about two days of twenty GPUs
 TRAINING_WEEKS, OTHER_WEEKS = (6, 7, 8, 9), (12, 13, 14, 15, 16)
 TRAINING_CLUSTERS, OTHER_CLUSTERS = ("6214e9", "11cb48", ""), ("6c71a0", "b436b2")
+SECOND_WEEKS = (("6214e9", 5), ("11cb48", 10), ("", 11), ("6214e9", 18), ("", 17))  # of none of the weeks above
+SECOND_CLUSTERS = (("103959", 12), ("ed69ec", 11), ("0e4a51", 9), ("103959", 16), ("0e4a51", 12))
+LONG_QUEUES = 4
+LOADS = (0.7, 0.9, 1.1, 1.3, 1.5)  # of windows for judging
 Row = tuple[str, str, float, int, float]  # job, owner, when, GPUs, run time
 
 
@@ -88,27 +92,60 @@ def validation_windows(trace: str, seed: int, count: int) -> list[Window]:
     return training_windows(trace, seed, -1, count)
 
 
+def long_queue_windows(seed: int) -> list[Window]:
+    """Windows with far longer queues than those of the training, which are too slow to train on.
+
+    By these it is decided how far the guard lets the network decide.
+    """
+    found = []
+    for n in range(LONG_QUEUES):
+        rng = Random(f"learn/long queues/{seed}/{n}")
+        jobs, count, load = rng.randint(300, 1000), rng.randint(3, 8), round(rng.uniform(2.0, 6.0), 3)
+        found.append(Window(f"long queue {seed}/{n}", rng.randrange(1 << 30), jobs, count, load))
+    return found
+
+
 def held_out_windows(trace: str = "", other_trace: str = "") -> list[Window]:
     """Windows that no training sees: other seeds, other weeks, other virtual clusters, loads from 0.7 to 1.5.
 
-    Two days of 20 GPUs at load 1 have about 140 generated jobs; of the table 200 in a row are taken.
+    Two days of 20 GPUs at load 1 have about 140 generated jobs; of the table 200 in a row are taken, or as many as
+    there are: in two weeks of `b436b2` these are 6 and 10.
     """
-    loads = (0.7, 0.9, 1.1, 1.3, 1.5)
-    found = []
-    for n, load in enumerate(loads):
-        for k in range(2):
-            found.append(Window(f"generated {'ab'[k]}", 900_000 + 10 * n + k, round(WINDOW_JOBS * load), 5, load))
+    found = _generated(900_000)
     if trace:
-        for n, (week, load) in enumerate(zip(OTHER_WEEKS, loads, strict=True)):
+        for n, (week, load) in enumerate(zip(OTHER_WEEKS, LOADS, strict=True)):
             cluster = TRAINING_CLUSTERS[n % 2]
             found.append(_of_table(f"Philly week {week}", 910_000 + n, load, trace, cluster, week))
-        for n, (week, load) in enumerate(zip((7, 8, 9, 12, 14), loads, strict=True)):
+        for n, (week, load) in enumerate(zip((7, 8, 9, 12, 14), LOADS, strict=True)):
             cluster = OTHER_CLUSTERS[n % 2]
             found.append(_of_table(f"Philly cluster {cluster}", 920_000 + n, load, trace, cluster, week))
     if other_trace:
         for n, load in enumerate((0.8, 1.2)):
             found.append(Window("another trace: Muri", 930_000 + n, 200, 5, load, other_trace, "muri"))
     return found
+
+
+def second_held_out_windows(trace: str = "") -> list[Window]:
+    """Windows that neither a training nor a choice among trainings sees: the first ones have been looked at before.
+
+    Other seeds, other weeks and other virtual clusters than those of the training and of the first set; all of the
+    table have 200 jobs.
+    """
+    found = _generated(950_000)
+    for name, seed, parts in (("week", 960_000, SECOND_WEEKS), ("cluster", 970_000, SECOND_CLUSTERS)):
+        for n, ((cluster, week), load) in enumerate(zip(parts, LOADS, strict=True) if trace else ()):
+            shown = f"Philly week {week}" if name == "week" else f"Philly cluster {cluster}"
+            found.append(_of_table(shown, seed + n, load, trace, cluster, week))
+    return found
+
+
+def _generated(seed: int) -> list[Window]:
+    """Two at each load."""
+    return [
+        Window(f"generated {'ab'[k]}", seed + 10 * n + k, round(WINDOW_JOBS * load), 5, load)
+        for n, load in enumerate(LOADS)
+        for k in range(2)
+    ]
 
 
 def _of_table(name: str, seed: int, load: float, trace: str, cluster: str | None, week: int) -> Window:

@@ -1,5 +1,6 @@
 """Training: records are imitated, rewards are those of MLFS, and a training that stopped goes on alike."""
 
+import gc
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from hocket.cli.simulation.recording import Recording
 from hocket.control.ports import Header
 from hocket.executors.simulated import simulate
+from hocket.learn.betas import search_betas
 from hocket.learn.episodes import (
     Episode,
     RecordedWindow,
@@ -22,13 +24,14 @@ from hocket.learn.episodes import (
 from hocket.learn.evolution import begun
 from hocket.learn.imitation import Agreement, agreement, imitate, read_record
 from hocket.learn.own_history import history_windows, history_workload
-from hocket.learn.reward import Goals
+from hocket.learn.reward import BETAS, Goals
 from hocket.learn.training import (
     STATE,
     LearningError,
     LearningState,
     TrainingSetup,
     applied,
+    final_network,
     next_generation,
     numbers,
     save_weights,
@@ -38,7 +41,7 @@ from hocket.learn.windows import Window, workload_of
 from hocket.policies import find
 from hocket.policies.mlfs.weights_file import LearnedWeights, MadeBy, WeightsError, read_weights
 
-WINDOW = Window("w", 5, 40, 3, 1.4)
+WINDOW = Window("w", 5, 30, 3, 1.4)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +81,7 @@ def test_the_reward_is_the_weighted_sum_of_the_goals():
 
 def test_a_window_is_simulated_to_its_end():
     goals = carry_out(Episode(replace(WINDOW, jobs=12), "mlf_h"))
+    assert gc.collect() < 100  # A process of a training runs thousands of them, and must not grow.
     assert not goals.unfinished
     assert 0 < goals.jct <= 1
     undiscounted = (goals.deadlines, goals.accuracies, goals.accuracy)
@@ -87,13 +91,13 @@ def test_a_window_is_simulated_to_its_end():
 
 
 def test_a_journal_is_a_school_of_its_own_and_its_last_jobs_are_for_validation(tmp_path):
-    load = workload_of(replace(WINDOW, jobs=40))
+    load = workload_of(replace(WINDOW, jobs=24))
     policy, path = find("mlf_h").bound(), tmp_path / "week.db"
     with Recording(path, Header("mlf_h", policy.settings, load.nodes, 1, load.name)) as journal:
         simulate(load, load.nodes, policy, seed=1, journal=journal)
     learns, judges = (history_workload(w) for v in (False, True) for w in history_windows(str(path), 0, 0, 1, v))
-    assert {s.job.id for s in learns.submissions} == {s.job.id for s in load.submissions[:30]}
-    assert {s.job.id for s in judges.submissions} == {s.job.id for s in load.submissions[30:]}
+    assert {s.job.id for s in learns.submissions} == {s.job.id for s in load.submissions[:18]}
+    assert {s.job.id for s in judges.submissions} == {s.job.id for s in load.submissions[18:]}
     assert judges.nodes == load.nodes
     assert judges.submissions[0].at_s == 0.0
     true_s = {s.job.id: s.truth.run_s for s in load.submissions}
@@ -156,3 +160,38 @@ def test_weights_that_are_not_finite_are_not_written(network, tmp_path):
     with pytest.raises(WeightsError, match="out must be finite"):
         save_weights(tmp_path / "w.json", LearnedWeights(broken, made_by))
     assert read_weights(tmp_path / "w.json", "mlf_rl").made_by == made_by
+
+
+@pytest.mark.parametrize(("theirs", "reaches"), [(0.4, 40.0), (0.6, 4.0)])
+def test_the_network_decides_with_longer_queues_only_if_it_is_as_good_as_mlf_h_there(network, theirs, reaches):
+    def run(function, episodes, _what):
+        if function is seen_columns:
+            return [np.full((1, 12), 40.0 if e.window.name.startswith("long queue") else 4.0) for e in episodes]
+        values = [0.5 if e.network is not None else theirs for e in episodes]
+        return [(Goals(v, v, v, v, v, (v, v, v), 1.0, 0.0, 0), 0.5) for v in values]
+
+    low_range = replace(network, low=np.zeros(12), high=np.zeros(12))
+    found, gain = final_network(begun_training(low_range), low_range, run)
+    assert (gain >= 0) == (theirs < 0.5)
+    np.testing.assert_allclose(found.high, reaches + network.scale)
+
+
+# -- the search for β ---------------------------------------------------------------------------------------
+
+
+def test_a_search_tries_the_papers_betas_first_and_keeps_all_trials(network):
+    pytest.importorskip("optuna")
+    names = []
+
+    def train_shortly(setup, name):
+        names.append(name)
+        return replace(begun_training(network), setup=setup, best_gain=-abs(setup.betas[1] - 0.9))
+
+    found, again = (search_betas(TrainingSetup(generations=40), 6, train_shortly) for _ in range(2))
+    assert found == again
+    assert names[:6] == [f"beta-{n:02d}" for n in range(6)]
+    assert found.beta_trials[0].betas == BETAS
+    assert len({t.betas for t in found.beta_trials}) == 6
+    best = max(found.beta_trials, key=lambda t: t.gain)
+    assert found.betas == best.betas != BETAS
+    assert found.generations == 40

@@ -6,12 +6,16 @@ from msgspec.structs import replace
 from hocket.learn.windows import (
     GPUS_OF_A_SERVER,
     LIMIT,
+    SECOND_CLUSTERS,
+    SECOND_WEEKS,
     TRAINING_CLUSTERS,
     TRAINING_WEEKS,
     WEEK_S,
     Window,
     held_out_windows,
     large_windows,
+    long_queue_windows,
+    second_held_out_windows,
     training_windows,
     validation_windows,
     workload_of,
@@ -44,15 +48,31 @@ def test_the_work_that_comes_is_the_load_times_what_the_cluster_can_do(load):
     assert workload_of(replace(window, seed=2)) != found
 
 
+def _parts(windows):
+    """Which parts of the table these windows are of; None stands for all clusters of a week, which it has all."""
+    found = {(w.cluster, w.week) for w in windows if w.trace and w.kind == "philly"}
+    clusters = {cluster for cluster, _week in found} | {c for c, _ in SECOND_WEEKS + SECOND_CLUSTERS}
+    return found | {(cluster, week) for whole, week in found if whole is None for cluster in clusters}
+
+
 def test_windows_for_judging_are_of_other_weeks_or_clusters(table):
-    training = [w for g in range(-4, 40) for w in training_windows(table, 0, g, 6)]
+    training = [w for g in range(-4, 40) for w in training_windows(table, 0, g, 6)] + long_queue_windows(0)
     of_table = [w for w in training if w.trace]
     assert {w.week for w in of_table} == {*TRAINING_WEEKS}
     assert {w.cluster for w in of_table} == {*TRAINING_CLUSTERS}
-    held_out = held_out_windows(table, table)
+    first, second = held_out_windows(table, table), second_held_out_windows(table)
+    assert len(second) == 20
+    assert not {w.seed for w in first + large_windows(table)} & {w.seed for w in second}
+    assert not _parts(first + large_windows(table)) & _parts(second)
+    weeks, clusters = ({w.week for w in first}, {w.cluster for w in first if w.trace})
+    of_weeks = [w for w in second if w.name.startswith("Philly week")]
+    of_clusters = [w for w in second if w.name.startswith("Philly cluster")]
+    assert len(of_weeks) == len(of_clusters) == 5
+    assert not {w.week for w in of_weeks} & ({*TRAINING_WEEKS} | weeks)
+    assert not {w.cluster for w in of_clusters} & ({*TRAINING_CLUSTERS} | clusters)
+    held_out = first + second
     assert len(held_out) >= 20
-    judged = {(w.cluster, w.week) for w in held_out if w.trace and w.kind == "philly"}
-    assert not judged & {(w.cluster, w.week) for w in of_table}
+    assert not _parts(held_out) & _parts(of_table)
     assert not {w.seed for w in held_out + large_windows(table)} & {w.seed for w in training}
     assert {w.load for w in held_out} >= {0.7, 0.9, 1.1, 1.3, 1.5}
     assert not {w.seed for w in validation_windows(table, 0, 6)} & {w.seed for w in training_windows(table, 0, 0, 6)}

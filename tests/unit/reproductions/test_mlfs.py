@@ -12,10 +12,12 @@ from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Slice
 from hocket.policies import find as find_policy
+from hocket.policies.mlfs.weights_file import SHIPPED
 from hocket.reports.account import account
 from hocket.reports.mlfs_run import RunStatistics, dealt
 from hocket.reports.summary import summarise
 from hocket.reproductions import Case, Request, find
+from hocket.reproductions.results_file import digest_of_file
 from hocket.testing.builders import job
 from hocket.workloads.mlfs import as_whole, mlfs_workload
 from hocket_reproductions.mlfs.evaluation import APPROACHES, JOBS, SCHEDULERS, WITHOUT
@@ -69,6 +71,13 @@ def test_the_trace_is_run_once_by_all_schedulers_and_at_its_multiples_by_two(tra
         assert [c.label for c in cases if c.settings["k"] == k] == list(SCHEDULERS)
     for k in (2.0, 4.0):
         assert [c.label for c in cases if c.settings["k"] == k] == ["mlf_h", "las"]
+
+
+def test_results_with_other_weights_are_not_taken():
+    rests_on = {c.label: c.rests_on for c in MLFS.cases(Request((0,)))}
+    for label, policy in (("mlf_rl", "mlf_rl"), ("mlfs_rl", "mlf_rl"), ("rl", "rl")):
+        assert rests_on[label]["weights_sha256"] == digest_of_file(SHIPPED[policy])
+    assert {label for label, on in rests_on.items() if "weights_sha256" in on} == {"mlf_rl", "mlfs_rl", "rl"}
 
 
 def test_a_case_names_all_knobs_of_its_approach(monkeypatch):

@@ -19,9 +19,11 @@ from msgspec.structs import replace
 from hocket.control.ports import Header
 from hocket.executors.simulated import BeliefMode, simulate
 from hocket.policies import find as find_policy
+from hocket.policies.mlfs.weights_file import SHIPPED
 from hocket.reports.mlfs_run import MlfsRun, RunStatistics
 from hocket.reports.simulation import process_cost, rare_garbage_collection
 from hocket.reproductions import Assumption, Case, Reproduction, Request
+from hocket.reproductions.results_file import digest_of_file
 from hocket.workloads.mlfs import COSTS, DEADLINE_H, EPOCHS, JITTER_S, USE, as_whole, mlfs_philly, mlfs_workload
 from hocket.workloads.philly import read_philly
 from hocket.workloads.selection import Selection
@@ -81,9 +83,11 @@ def cases(request: Request) -> list[Case]:
 
 
 def _in_full(approach: Approach) -> dict[str, Any]:
-    """An approach with all knobs of its policy, also those that it leaves as they are."""
+    """An approach with all knobs of its policy, also those that it leaves as they are, and its weights."""
     params = find_policy(approach.policy).bound(approach.params).settings
-    return {"policy": approach.policy, "params": params, "whole": approach.whole}
+    found = {"policy": approach.policy, "params": params, "whole": approach.whole}
+    shipped = SHIPPED.get(approach.params.get("inner", approach.policy))
+    return found if shipped is None else found | {"weights_sha256": digest_of_file(shipped)}
 
 
 def run_case(case: Case, began: Callable[[int], None], progressed: Callable[[int], None]) -> MlfsRun:

@@ -10,7 +10,6 @@ import typer
 from hocket.cli.options import AsJson, Seed
 
 if TYPE_CHECKING:
-    from hocket.learn.betas import BetaTrial
     from hocket.learn.training import LearningState, Progress, TrainingSetup
 
 
@@ -90,22 +89,22 @@ def learn(
         journal=str(journal or ""), weights=str(weights or ""), population=population, windows=windows,
         policy=policy, betas=JCT_ALONE if policy == "rl" else BETAS,
     )  # fmt: skip
-    state, trials = _trained(setup, folder, workers or cores(), search_betas)
+    state = _trained(setup, folder, workers or cores(), search_betas)
     drawn = _drawn(state, folder)
     if as_json:
         import msgspec
 
-        print(msgspec.json.encode(_told(state, trials, folder)).decode())
+        print(msgspec.json.encode(_told(state, folder)).decode())
         return
-    _print(state, trials, folder, drawn)
+    _print(state, folder, drawn)
 
 
-def _trained(setup: TrainingSetup, folder: Path, workers: int, search: int) -> tuple[LearningState, list[BetaTrial]]:
+def _trained(setup: TrainingSetup, folder: Path, workers: int, search: int) -> LearningState:
     """Train, with a bar for each stage on a terminal."""
     from hocket.cli.terminal.errors import refusing
     from hocket.cli.terminal.progress import bars
     from hocket.learn.betas import folder_of_trial, search_betas
-    from hocket.learn.training import train
+    from hocket.learn.training import RECORDS, train, try_out
 
     progress = bars("runs")
     task: Any = None
@@ -119,13 +118,13 @@ def _trained(setup: TrainingSetup, folder: Path, workers: int, search: int) -> t
             task, at = progress.add_task(now.stage, total=now.total), now.stage
         progress.update(task, completed=now.done, total=now.total)
 
-    trials: list[BetaTrial] = []
+    def trial(short: TrainingSetup, name: str) -> LearningState:
+        return try_out(short, folder_of_trial(folder, name), folder / RECORDS, workers, told)
+
     with progress, refusing():
         if search:
-            setup, trials = search_betas(
-                setup, search, lambda short, name: train(short, folder_of_trial(folder, name), workers, told)
-            )
-        return train(setup, folder, workers, told), trials
+            setup = search_betas(setup, search, trial)
+        return train(setup, folder, workers, told)
 
 
 def _pulls(folder: Path, policy: str) -> dict[str, tuple[float, float]]:
@@ -148,7 +147,7 @@ def _drawn(state: LearningState, folder: Path) -> list[Path]:
     )
 
 
-def _told(state: LearningState, trials: list[BetaTrial], folder: Path) -> dict[str, Any]:
+def _told(state: LearningState, folder: Path) -> dict[str, Any]:
     return {
         "setup": state.setup,
         "agreement": state.held_out,
@@ -157,12 +156,12 @@ def _told(state: LearningState, trials: list[BetaTrial], folder: Path) -> dict[s
         "gain": state.best_gain,
         "cpu_s": round(state.cpu_s, 1),
         "generations": state.history,
-        "beta_trials": trials,
+        "beta_trials": state.setup.beta_trials,
         "weights": str(folder / "weights.json"),
     }
 
 
-def _print(state: LearningState, trials: list[BetaTrial], folder: Path, drawn: list[Path]) -> None:
+def _print(state: LearningState, folder: Path, drawn: list[Path]) -> None:
     same, held_out = state.same, state.held_out
     if held_out.decisions:
         print(
@@ -174,7 +173,7 @@ def _print(state: LearningState, trials: list[BetaTrial], folder: Path, drawn: l
             f"of {same.decisions:,} decisions of MLF-H in other windows it makes {same.same_jobs / same.decisions:.1%} "
             f"with the same jobs, {same.same_plan / same.decisions:.1%} on the same GPUs"
         )
-    for trial in trials:
+    for trial in state.setup.beta_trials:
         print(f"β {' '.join(f'{b:.2f}' for b in trial.betas)}: reward over MLF-H {trial.gain:+.1%}")
     reward = "reward for completion times" if state.setup.policy == "rl" else "reward"
     print(

@@ -100,8 +100,7 @@ class LearnedRound(SchedulingRound):
         """Shall a task that must leave its server, and fits on no other, go to the queue?"""
         if self.is_far:
             return super().evicts(task)
-        left_s = task.view.remaining_s(self.snapshot.now_s) or 0.0
-        of = (1.0, task.gpu_load - self.draft.table.limit, log1p(left_s / 3600.0), task.needs[0])
+        of = leaving_features(task, self.snapshot.now_s, self.draft.table.limit)
         stays = sum(w * x for w, x in zip(self.network.leaving.tolist(), of, strict=True))
         return self.params.evict and stays <= 0
 
@@ -109,6 +108,12 @@ class LearnedRound(SchedulingRound):
         if not self.is_far and least > 0:
             least *= exp(-float(self.network.missing[0]))
         super()._place_singles(singles, least)
+
+
+def leaving_features(task: SingleTask, now_s: float, limit: float) -> tuple[float, ...]:
+    """What the network reads of a task that must leave a server: LEAVING_FEATURES."""
+    left_s = task.view.remaining_s(now_s) or 0.0
+    return 1.0, task.gpu_load - limit, log1p(left_s / 3600.0), task.needs[0]
 
 
 class LearnedHosts(HostCandidates):

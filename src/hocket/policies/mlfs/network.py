@@ -36,6 +36,7 @@ LEAVING_FEATURES = ("constant", "overload", "left", "load")  # of a task that mu
 _MOST_SCORE = 50.0
 _FAR_SHARE = 0.25  # of the jobs: with more outside the range of training, the network is not asked
 _LEAST = 1e-3
+_DIGITS = 9
 
 
 class PolicyNetwork(Struct, frozen=True, eq=False):
@@ -70,6 +71,10 @@ class PolicyNetwork(Struct, frozen=True, eq=False):
 
         found: Column = self.linear + self.hidden @ (self.out * (1.0 - np.tanh(self.bias) ** 2))
         return found
+
+    def rounded(self) -> PolicyNetwork:
+        """Without the last bits, which depend on the processor that a training runs on."""
+        return PolicyNetwork(*(getattr(self, name).round(_DIGITS) for name in self.__struct_fields__))
 
     def share_far(self, columns: Column) -> float:
         """The share of jobs with a feature outside the range that training saw."""
