@@ -61,12 +61,12 @@ def launch(folder: str, secrets: dict[str, str] | None = None) -> Popen[bytes]:
     program = f"import sys; sys.path.insert(0, {_PACKAGES!r}); from hocket.agent.sidecar import main; sys.exit(main())"
     command = [sys.executable, "-I", "-S", "-c", program, os.path.abspath(folder)]
     given = DEVNULL
-    if secrets:
-        given = os.memfd_create("secrets")
-        os.write(given, json.dumps(secrets).encode())
-        os.lseek(given, 0, os.SEEK_SET)
     stderr = os.open(os.path.join(folder, STDERR), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
+        if secrets:
+            given = os.memfd_create("secrets")
+            os.write(given, json.dumps(secrets).encode())
+            os.lseek(given, 0, os.SEEK_SET)
         return Popen(command, stdin=given, stdout=stderr, stderr=stderr, start_new_session=True)
     finally:
         os.close(stderr)

@@ -149,6 +149,16 @@ def test_a_sidecar_that_cannot_be_watched_does_not_run(node: Node, monkeypatch: 
         children[0].wait()
 
 
+def test_a_sidecar_that_cannot_be_launched_leaves_no_secrets_open(tmp_path: Path) -> None:
+    def secrets() -> list[str]:
+        links = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))
+        return [link for link in links if os.path.islink(link) and "memfd:secrets" in os.readlink(link)]
+
+    with pytest.raises(FileNotFoundError):
+        run_folder.launch(str(tmp_path / "nothing"), {"TOKEN": "secret"})
+    assert secrets() == []
+
+
 def test_files_that_cannot_be_watched_are_looked_at(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node.watch, "growing", lambda *_: None)
     key = node.run("j", 1, sys.executable, "-uc", "print('epoch 1 acc=0.5')", progress={"kind": "stdout"})
