@@ -96,6 +96,7 @@ def query(
     """
     try:
         from hocket.query import Query, QueryError
+        from hocket.runtimes.query.duckdb_errors import ctrl_c_as_such
         from hocket.runtimes.query.engines import open_engine
     except ImportError as error:
         raise InputError(f"queries need DuckDB and sqlglot ({error}): pip install 'hocket[query]'") from error
@@ -115,11 +116,12 @@ def query(
         state, every_s = job.state, every_s or job.interrupted_every_s
     try:
         text = sys.stdin.read() if sql == "-" else sql
-        opened = open_engine(
-            data, engine, master, conf, threads=threads, memory=memory,
-            state=None if state is None else state.expanduser().absolute(),
-        )  # fmt: skip
         with ExitStack() as within:
+            within.enter_context(ctrl_c_as_such())
+            opened = open_engine(
+                data, engine, master, conf, threads=threads, memory=memory,
+                state=None if state is None else state.expanduser().absolute(),
+            )  # fmt: skip
             within.callback(opened.close)
             found = within.enter_context(
                 closing(

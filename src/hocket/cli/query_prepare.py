@@ -46,15 +46,17 @@ def prepare(
     try:
         from hocket.query import QueryError
         from hocket.runtimes.query.data_sources import open_data
+        from hocket.runtimes.query.duckdb_errors import ctrl_c_as_such
     except ImportError as error:
         raise InputError(f"queries need DuckDB and sqlglot ({error}): pip install 'hocket[query]'") from error
 
     with refusing():
         texts = [path.read_text(encoding="utf-8") for path in for_ or ()]
     try:
-        opened = open_data(data, threads, memory, may_write=True)
-        with closing(opened.connection):
-            laid = _written(opened, data, out, _keys(opened, key or [], texts))
+        with ctrl_c_as_such():
+            opened = open_data(data, threads, memory, may_write=True)
+            with closing(opened.connection):
+                laid = _written(opened, data, out, _keys(opened, key or [], texts))
     except QueryError as error:
         raise InputError(str(error)) from error
     _print(out, laid, as_json)

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import duckdb
 
 from hocket.runtimes.query.statement import QueryError
 
 _LONGEST = 500
+
+
+@contextmanager
+def ctrl_c_as_such() -> Iterator[None]:
+    """Ctrl-C while DuckDB is at work, of which it makes a RuntimeError, is a KeyboardInterrupt again."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":
+            raise
+        raise KeyboardInterrupt from error
 
 
 def explained(what: str, error: duckdb.Error) -> QueryError:

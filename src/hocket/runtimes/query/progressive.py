@@ -21,7 +21,7 @@ from hocket.runtimes.query.answer_columns import to_arrow, to_pandas
 from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledAnswers
 from hocket.runtimes.query.batch_sql import Rewriting, SampledSql
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
-from hocket.runtimes.query.duckdb_errors import explained
+from hocket.runtimes.query.duckdb_errors import ctrl_c_as_such, explained
 from hocket.runtimes.query.engine import QueryEngine
 from hocket.runtimes.query.engines import open_engine
 from hocket.runtimes.query.prepared_layout import ENDS, UNITS
@@ -170,19 +170,23 @@ class Query:
 
     def __iter__(self) -> Iterator[Answer]:
         self._began_s, self._spent_s, self.ledger, self._saved = self._now_s(), 0.0, (), 0
-        has_answered = False
         try:
-            try:
-                for answer in self._progress():
-                    has_answered = True
-                    yield answer
-            except (duckdb.BinderException, duckdb.ConversionException) as error:
-                if has_answered or self._answers is None:
-                    raise
-                self._give_up_batches(error)
-                yield self._all_at_once()
+            with ctrl_c_as_such():
+                yield from self._progress_or_all_at_once()
         except duckdb.Error as error:
             raise explained("the query failed", error) from error
+
+    def _progress_or_all_at_once(self) -> Iterator[Answer]:
+        has_answered = False
+        try:
+            for answer in self._progress():
+                has_answered = True
+                yield answer
+        except (duckdb.BinderException, duckdb.ConversionException) as error:
+            if has_answered or self._answers is None:
+                raise
+            self._give_up_batches(error)
+            yield self._all_at_once()
 
     def _give_up_batches(self, error: duckdb.Error) -> None:
         """DuckDB computes the query, but not its parts, or an estimate in place of a whole number."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -176,3 +180,19 @@ def test_points_in_time_have_their_zone(tmp_path: Path) -> None:
     db.execute(f"COPY (SELECT {at} FROM range(600) r(i)) TO '{tmp_path}/t.parquet'")
     *_, last = Query("SELECT max(seen) AS seen FROM t", tmp_path)
     assert last.rows[0][0].isoformat() == "2024-01-25T23:00:00+00:00"
+
+
+def test_ctrl_c_while_duckdb_is_at_work_is_a_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    db = duckdb.connect(config={"threads": 1})
+    db.execute("CREATE TABLE t AS SELECT i AS id FROM range(100000) r(i)")
+    query = Query("SELECT count(*) FROM t AS a, t AS b WHERE a.id * 7 % 5 < b.id % 3", DuckdbData(db))  # takes minutes
+    keep_batch = query.data.keep_batch
+
+    def interrupted(*given: Any, **more: Any) -> None:
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        keep_batch(*given, **more)
+
+    monkeypatch.setattr(query.data, "keep_batch", interrupted)
+    with pytest.raises(KeyboardInterrupt) as told:
+        list(query)
+    assert "Query interrupted" in str(told.value.__cause__)
