@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,14 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.ray.cluster import RayCluster
+
+
+@pytest.fixture(scope="session", autouse=True)
+def without_tokens() -> Iterator[None]:
+    """No token in the home of whoever runs the tests is asked for or made: Ray would, where it is not told."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "RAY_AUTH_MODE", "disabled")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ AUTO, START = "auto", "start"
 _LOOK_S = 10.0  # for Ray's port to be reached
 _GONE = "RAY_gcs_rpc_server_reconnect_timeout_s", "20"  # Then Ray ends this process; its own default is a minute.
 _VERSIONS = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
+_AUTH = "RAY_AUTH_MODE"
 LEAST = (2, 50)  # earlier ones cannot bind a placement group to a node
 
 
@@ -64,4 +65,8 @@ def no_connection(address: str, error: str) -> str:
             "no Ray runs on this machine: `ray start --head` starts one, --ray HOST:PORT names another one's head, and "
             "--ray start has one of its own"
         )
-    return f"Ray at {address} cannot be used: {' '.join(error.split())[:500]}"
+    said = f"Ray at {address} cannot be used: {' '.join(error.split())[:500]}"
+    if _AUTH not in os.environ and "Failed to connect" in error:
+        # Something listens there. Ray asks for a token where its head found one, and says no more than this.
+        said += f" (if it needs a token: {_AUTH}=token, see docs/ray.md)"
+    return said

@@ -33,6 +33,16 @@ def test_versions_that_differ_are_both_named() -> None:
     assert "\n" not in line
 
 
+def test_a_token_that_may_be_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = "Failed to connect to Ray cluster at 10.0.0.5:6379"
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    assert no_connection("10.0.0.5:6379", refused).endswith(
+        "(if it needs a token: RAY_AUTH_MODE=token, see docs/ray.md)"
+    )
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    assert no_connection("10.0.0.5:6379", refused).endswith("at 10.0.0.5:6379")
+
+
 def test_whatever_ray_says_is_one_line() -> None:
     assert no_connection("head:6379", "It\n  broke.\n") == "Ray at head:6379 cannot be used: It broke."
     assert no_connection("auto", "Could not find any running Ray instance. Please…").startswith(
