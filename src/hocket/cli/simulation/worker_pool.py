@@ -154,6 +154,7 @@ def _received(ear: Connection, process: BaseProcess, assignment: Assignment[Any]
 
 def _work(mouth: Connection, assignment: Assignment[Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(2, 1)  # What a library prints, as a solver does, must not stand between results.
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         result = assignment.carry_out(lambda n: mouth.send(Begun(n)), lambda n: mouth.send(Progressed(n)))
