@@ -80,10 +80,13 @@ class DuckdbData:
 
     def largest_share(self, table: str, column: str) -> float:
         """The part of the rows that the most frequent value of a column has, NULL being one; of large tables, about."""
+        if column == ROWS and (self.has_row_numbers(table) or ROWS in self.stored_keys(table)):
+            return 0.0
         if (table, column) not in self._largest:
             rows = self.rows(table)
             sample = f" USING SAMPLE {100 * _SAMPLE / rows:.4f}% (system)" if rows > _SAMPLE else ""
-            counts = f"SELECT count(*) AS n FROM (SELECT {quoted(column)} AS v FROM {quoted(table)}{sample}) GROUP BY v"
+            value = f"hash({self._hashed(table, ROWS)})" if column == ROWS else quoted(column)
+            counts = f"SELECT count(*) AS n FROM (SELECT {value} AS v FROM {quoted(table)}{sample}) GROUP BY v"
             row = self.connection.execute(f"SELECT max(n) / sum(n) FROM ({counts})").fetchone()
             self._largest[table, column] = float(row[0]) if row is not None and row[0] is not None else 0.0
         return self._largest[table, column]
@@ -93,12 +96,13 @@ class DuckdbData:
 
         Nothing if equal values of the column itself may have other hashes, as "a" and "A" have.
         """
-        kind = next((kind for name, kind in self._columns(table).items() if name.lower() == column.lower()), "")
+        kind = next((kind for name, kind in self.columns(table).items() if name.lower() == column.lower()), "")
         if self._has_collations and "VARCHAR" in kind:
             return ""
         return "BIGINT" if kind in _INTEGERS else kind
 
-    def _columns(self, table: str) -> dict[str, str]:
+    def columns(self, table: str) -> dict[str, str]:
+        """Those of a table, with their types."""
         return next(columns for name, columns in self.schema.items() if name.lower() == table.lower())
 
     def stored_keys(self, table: str) -> tuple[str, ...]:
@@ -138,12 +142,16 @@ class DuckdbData:
         if column != ROWS:
             # Of one width: hashes of a negative number in 4 and in 8 bytes differ.
             return f"{quoted(column)}::BIGINT" if self.hash_kind(table, column) == "BIGINT" else quoted(column)
+        if not self.has_row_numbers(table):
+            return ", ".join(map(quoted, self.columns(table)))
+        return ", ".join(NUMBERS) if table.lower() in self._numbered else ROWS
+
+    def has_row_numbers(self, table: str) -> bool:
+        """Whether rows are told apart by numbers; otherwise by what is in them, and those that are alike are not."""
         if table.lower() in self._numbered:
-            return ", ".join(NUMBERS)
-        # A view has no row numbers, and a column may have their name.
-        if table.lower() in self._views or ROWS in map(str.lower, self._columns(table)):
-            return ", ".join(map(quoted, self._columns(table)))
-        return ROWS
+            return True
+        # A view has no numbers, and a column may have their name.
+        return table.lower() not in self._views and ROWS not in map(str.lower, self.columns(table))
 
     def identity(self) -> str:
         """Tells these data from others: files by size and time, tables by columns and, without files, by rows."""

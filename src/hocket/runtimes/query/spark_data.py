@@ -19,6 +19,7 @@ import duckdb
 from sqlglot import exp
 
 from hocket.runtimes.query.batch_sql import UnitRows
+from hocket.runtimes.query.blocks import ROWS
 from hocket.runtimes.query.data_sources import TPCH, connected, generate_tpch, lock
 from hocket.runtimes.query.duckdb_data import NUMBERED_SCHEMA, NUMBERS, DuckdbData, quoted
 from hocket.runtimes.query.duckdb_errors import explained
@@ -103,12 +104,15 @@ class SparkData:
 
     def largest_share(self, table: str, column: str) -> float:
         """The part of the rows that the most frequent value of a column has, NULL being one; of large tables, about."""
+        if column == ROWS and self._without_rows.has_row_numbers(table):
+            return 0.0
         if (table, column) not in self._largest:
             rows, name = self.rows(table), self._spark_name("", table)
             percent = 100 * _SAMPLE / rows if rows > _SAMPLE else 100
             sample = f"`{name}` TABLESAMPLE ({percent:.4f} PERCENT) REPEATABLE (0)" if percent < 100 else f"`{name}`"
-            escaped = column.replace("`", "``")
-            counts = f"SELECT count(*) AS n FROM {sample} GROUP BY `{escaped}`"
+            columns = self._without_rows.columns(table) if column == ROWS else [column]
+            escaped = ", ".join("`{}`".format(one.replace("`", "``")) for one in columns)
+            counts = f"SELECT count(*) AS n FROM {sample} GROUP BY {escaped}"
             largest, total = self._spark.row(f"SELECT max(n), sum(n) FROM ({counts})")
             self._largest[table, column] = largest / total if total else 0.0
         return self._largest[table, column]

@@ -87,6 +87,8 @@ def find_split(top: Block, statistics: Statistics) -> Split:
     found: list[Split] = []
     for key in _candidates(top, uses, statistics):
         name = " = ".join(dict.fromkeys(str(column) for column in key))
+        if _is_needless(key, found, statistics):
+            continue
         try:
             _require_one_kind(key, statistics)
             _require_many_values(key, statistics)
@@ -115,9 +117,22 @@ def find_split(top: Block, statistics: Statistics) -> Split:
     return max(found, key=preferred)
 
 
+def _is_needless(key: tuple[UsedColumn, ...], found: list[Split], statistics: Statistics) -> bool:
+    """Rows that are laid out by a column alone need not be told apart otherwise."""
+    ((use, column), *more) = key
+    if more or column != ROWS:
+        return False
+    stored = statistics.stored_keys(use.table)
+    return any(list(split.columns) == [use] and split.columns[use] in stored for split in found)
+
+
 def _require_many_values(key: tuple[UsedColumn, ...], statistics: Statistics) -> None:
     for use, column in key:
         if column == ROWS:
+            # Rows that are alike are in one bucket, where they have no numbers.
+            share, rows = statistics.largest_share(use.table, ROWS), statistics.rows(use.table)
+            if share > max(LARGEST_SHARE, 8 / max(rows, 1.0)):
+                raise NotSplit(f"{share:.1%} of the rows of {use.table} are alike, too many for one bucket")
             continue
         values, least = statistics.distinct(use.table, column), min(LEAST_VALUES, statistics.rows(use.table) / 10)
         if values < least:  # A small table has few of everything.

@@ -196,3 +196,16 @@ def test_ctrl_c_while_duckdb_is_at_work_is_a_keyboard_interrupt(monkeypatch: pyt
     with pytest.raises(KeyboardInterrupt) as told:
         list(query)
     assert "Query interrupted" in str(told.value.__cause__)
+
+
+def test_rows_of_a_view_are_not_split_if_many_are_alike() -> None:
+    db = duckdb.connect(config={"threads": 1})
+    db.execute("CREATE TABLE t AS SELECT CASE WHEN i % 10 = 0 THEN i ELSE 1 END AS a FROM range(20000) r(i)")
+    db.execute("CREATE VIEW alike AS SELECT a FROM t")
+    db.execute("CREATE VIEW different AS SELECT a, row_number() OVER (ORDER BY a) AS n FROM t")
+    data = DuckdbData(db)
+    (only,) = Query("SELECT count(*) AS n FROM alike", data, until="acc >= 90%")  # It said 1,976 ± 157 of a quarter.
+    assert only.rows == ((20000,),)
+    assert "90.0% of the rows of alike are alike, too many for one bucket" in only.how
+    for table in ("t", "different"):
+        assert Query(f"SELECT count(*) AS n FROM {table}", data).mode is not None
