@@ -50,9 +50,14 @@ except SubmissionError as error:
     refused = str(error)
 ray.init("local", num_cpus=0, object_store_memory=80 << 20, include_dashboard=False)  # no core is left for trials
 functions = tuned(trainable(train, gpus=1), rate=tune.grid_search([2, 0.1]), epochs=4)
-code = "import hocket; [hocket.report(epoch=n, score=n * {rate}) for n in (1, 2)]"
+code = "import hocket, os; rate = int(os.environ['HOCKET_TUNE_RATE']); "
+code += "[hocket.report(epoch=n, score=n * rate / {rate}) for n in (1, 2)]"
 commands = tuned(trainable([sys.executable, "-c", code], name="command", gpus=1), rate=tune.grid_search([5]))
-print(json.dumps([refused, functions, commands]), flush=True)
+code = "import hocket; hocket.report(epoch=1, score=7); raise SystemExit(3)"
+run = tune.RunConfig(storage_path=sys.argv[1], verbose=0)
+(broken,) = tune.Tuner(trainable([sys.executable, "-c", code], name="broken", retries=0), run_config=run).fit()
+errors = [broken.metrics["score"], "is over (failed)" in str(broken.error)]
+print(json.dumps([refused, functions, commands, errors]), flush=True)
 tuned(trainable(train, name="endless", gpus=1), rate=tune.grid_search([2, 3]), epochs=100000)
 """
 
@@ -72,12 +77,13 @@ def test_trials_of_ray_tune_are_jobs_which_are_stopped_when_tune_ends_them_or_is
             )
             assert program.poll() is None, (tmp_path / "out").read_text()
             (said,) = [line for line in whole_lines(tmp_path / "out") if line.startswith('["')]
-            refused, functions, commands = json.loads(said)
+            refused, functions, commands, errors = json.loads(said)
             assert refused == "gpu is no option of a job"
             (good, reports, score), (bad, at, low) = functions
             assert (good, reports, score) == (2, 5, 200.0)  # Four by `tune.report`, and what it returned.
             assert (bad, at, low) == (0.1, 3, pytest.approx(0.3))
-            assert commands == [[5, 2, 10.0]]
+            assert commands == [[5, 2, 2.0]]  # by a placeholder and by a variable
+            assert errors == [7, True]
             assert states(controller, "train") == ["finished", "stopped"]
             assert states(controller, "command") == ["finished"]
 

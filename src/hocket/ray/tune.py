@@ -29,7 +29,7 @@ from ray import tune
 from ray.tune.result import RESULT_DUPLICATE
 
 from hocket.cli.live.client import Client
-from hocket.cli.live.job_rows import WELL, job_path, row_in
+from hocket.cli.live.job_rows import MISSED, WELL, job_path, row_in
 from hocket.cli.live.waiting import patiently
 from hocket.job_input.read_job import carried
 from hocket.ray import trial_guard
@@ -65,7 +65,8 @@ def trainable(work: Work, *, name: str = "", home: str | Path | None = None, **o
     if "HOCKET_HOME" in calls:
         calls["HOCKET_HOME"] = os.path.abspath(os.path.expanduser(calls["HOCKET_HOME"]))
     command = shlex.split(work) if isinstance(work, str) else None if callable(work) else list(work)
-    prefix = name or (getattr(work, "__name__", "trial") if command is None else "trial")
+    called = getattr(work, "__name__", "")
+    prefix = name or (called if called.isidentifier() else "trial")
     folder = os.getcwd()
 
     class HocketTrial(TrialOfJob):
@@ -80,8 +81,8 @@ def trainable(work: Work, *, name: str = "", home: str | Path | None = None, **o
                 check_command(command, config, reads_environment=True)
             except StudyError as error:
                 raise SubmissionError(str(error)) from error
-            words = filled(command, config, 0)
-            return submit_from(folder, shell | environment(config), words, (), home, said)
+            said["env"] = _with(options.get("env"), environment(config))
+            return submit_from(folder, shell, filled(command, config, 0), (), home, said)
 
     HocketTrial.__name__ = prefix
     return tune.with_resources(HocketTrial, lambda _config: tune.PlacementGroupFactory([_own_node()]))
@@ -99,7 +100,7 @@ class TrialOfJob(tune.Trainable):  # type: ignore[misc]
         self._reports: deque[dict[str, Any]] = deque()
         self._last = (-1.0, -1.0)  # epoch and step of the last report that was passed on
         self._job = self.submitted(self.trial_id, config)
-        self._is_over = False
+        self._is_over, self._trouble = False, ""
         guard = [sys.executable, "-P", trial_guard.__file__, self._job.id]
         guard += [str(self._job.home)] if self._job.home is not None else []
         self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
@@ -109,15 +110,18 @@ class TrialOfJob(tune.Trainable):  # type: ignore[misc]
         pause_s = _FIRST_S
         with self._job.client() as client:
             while not self._reports:
+                if self._trouble:
+                    raise RuntimeError(self._trouble)
                 found = patiently(client, partial(_shown, client, self._job.id))
                 row = row_in(found)
                 self._last, new = new_reports(found.get("observations") or (), self._last)
                 self._reports.extend(new)
                 if row.is_over:
                     self._is_over = True
-                    if row.state not in WELL and not new:
-                        raise RuntimeError(f"job '{row.id}' has {row.state}: {row.reason or 'see `hocket logs`'}")
-                    self._reports.append({RESULT_DUPLICATE: True, "done": True})
+                    if row.state in (*WELL, MISSED):
+                        self._reports.append({RESULT_DUPLICATE: True, "done": True})
+                    else:  # It is told once all reports are passed on.
+                        self._trouble = f"job '{row.id}' is over ({row.state}): {row.reason}"
                 elif not new:
                     time.sleep(pause_s)
                     pause_s = min(pause_s * 1.3, _LAST_S)
@@ -169,6 +173,11 @@ def _shown(client: Client, job: str) -> dict[str, Any]:
 def _own_node() -> dict[str, float]:
     """A little of what only the node of this program has, so that the actor is there."""
     return {f"node:{ray.util.get_node_ip_address()}": _SHARE}
+
+
+def _with(given: object, more: dict[str, str]) -> object:
+    """An option `env`, with more variables."""
+    return given | more if isinstance(given, dict) else [*_listed(given), *(f"{k}={v}" for k, v in more.items())]
 
 
 def _listed(given: object) -> list[str]:
