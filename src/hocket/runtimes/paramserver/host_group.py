@@ -119,12 +119,12 @@ class HostGroup:
         thread.start()
 
     def _accept(self, server: HostServer) -> None:
-        while (listening := self._listening) is not None:
+        assert self._listening is not None
+        while not self._closing:
             try:
-                connected, address = listening.accept()
+                connected, address = self._listening.accept()
             except OSError:
-                time.sleep(_AGAIN_S)  # It was closed, or there are too many open files just now.
-                continue
+                return  # It was closed.
             self._start(self._greet, HostLink(connected, f"host at {address[0]}"), address[0], server)
 
     def _greet(self, link: HostLink, address: str, server: HostServer) -> None:
@@ -225,18 +225,11 @@ class HostGroup:
             except LinkClosed:
                 continue  # It has ended already.
 
-    def stop_listening(self) -> None:
-        """Let nothing come any more: the next training of this process may want the same address."""
-        listening, self._listening = self._listening, None
-        if listening is not None:
-            with suppress(OSError):  # Without it, the thread that waits would keep the address.
-                listening.shutdown(socket.SHUT_RDWR)
-            listening.close()
-
     def close(self) -> None:
         """Leave the group."""
         self._closing = True
-        self.stop_listening()
+        if self._listening is not None:
+            self._listening.close()
         for link in [*self.links.values(), *self._served, *self._control.values()]:
             link.close()
 

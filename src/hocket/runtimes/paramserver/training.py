@@ -472,7 +472,6 @@ class _Run:
         if self.group.host == 0:
             shards = {name: self.parts.shards(name, self.iteration) for name in self.layouts}
             found = {name: self.memory.joined(layout, shards[name]) for name, layout in self.layouts.items()}
-        self.group.stop_listening()  # before the others go on: they may begin to train once more
         self.group.exchange("end", None)
         return found
 

@@ -57,19 +57,6 @@ def test_several_hosts_find_what_one_finds(hosts: int, algorithm: type[Algorithm
     assert [dict(other.model) for other in rest] == [{}] * (hosts - 1)
 
 
-def test_processes_may_train_twice_at_the_same_address() -> None:
-    def run(at: LaunchVariables) -> Any:
-        return [train(LeastSquares(), dense_blocks(), workers=1, epochs=1, launch=at).objective for _ in range(3)]
-
-    before = threading.active_count()
-    first, second = on_hosts(2, run)
-    assert first == second
-    assert len(set(first)) == 1
-    for thread in threading.enumerate()[before:]:
-        thread.join(60)
-    assert threading.active_count() <= before
-
-
 class Momentum(SparseLeastSquares):
     """Some blocks need all rows, others two of them; servers have a rule of their own."""
 
