@@ -28,16 +28,16 @@ class TrialSession:
         self.loaded_checkpoint = None if path is None else _checkpoint(path)
 
     def report(self, metrics: dict[str, Any], checkpoint: Any = None, **_: Any) -> None:
-        """Numbers are passed on; each report is an epoch."""
+        """Numbers are passed on; each report is an epoch. It is told before it is kept."""
         self._reports += 1
-        if checkpoint is not None:
-            with checkpoint.as_directory() as source:
-                shutil.copytree(source, self._folder.part(self._reports), dirs_exist_ok=True)
-            self._folder.keep(self._reports)
         numbers = {name: float(value) for name, value in metrics.items() if name != "epoch" and is_number(value)}
         report_progress(epoch=self._reports, **numbers)
         said = " ".join(f"{name}={value:.6g}" for name, value in numbers.items())
         print(f"report {self._reports}: {said}", flush=True)
+        if checkpoint is not None:
+            with checkpoint.as_directory() as source:
+                shutil.copytree(source, self._folder.part(self._reports), dirs_exist_ok=True)
+            self._folder.keep(self._reports)
 
 
 def run_trial(function: Callable[[dict[str, Any]], Any], config: dict[str, Any], trial_id: str) -> None:
