@@ -59,8 +59,12 @@ export function sorted(rows, name, isDescending) {
   const sign = isDescending ? -1 : 1;
   const { key } = COLUMNS.find((column) => column.name === name);
   if (key === null) {
+    // By state, then within each: the jobs of a state come in order of submission already, which is sorted in one pass.
+    const byPlace = [];
+    for (const row of rows) (byPlace[place(row)] ??= []).push(row);
     const when = (row) => (isOver(row) ? -(row.ended_s ?? 0) : row.submitted_s);
-    return rows.sort((a, b) => sign * (place(a) - place(b) || when(a) - when(b)));
+    for (const group of byPlace) group?.sort((a, b) => sign * (when(a) - when(b)));
+    return (isDescending ? byPlace.reverse() : byPlace).flat();
   }
   const keyed = rows.map((row) => [key(row), row]);
   keyed.sort(([a], [b]) => sign * (a < b ? -1 : a > b ? 1 : 0));
@@ -125,18 +129,21 @@ export class Jobs {
   }
 
   update() {
-    const rows = [...this.store.jobs.values()];
     const matches = matcher(view.query);
-    const matching = rows.filter(matches);
-    const byState = new Map();
-    for (const { state } of matching) byState.set(state, (byState.get(state) ?? 0) + 1);
+    const byState = new Map(); // the jobs that match
+    for (const row of this.store.jobs.values()) {
+      if (!matches(row)) continue;
+      const inState = byState.get(row.state);
+      if (inState) inState.push(row);
+      else byState.set(row.state, [row]);
+    }
     for (const { name, chip, many } of this.chips) {
       const [, , test] = STATES.find(([each]) => each === name);
-      setText(many, number([...byState].reduce((sum, [state, jobs]) => sum + (test({ state }) ? jobs : 0), 0)));
+      setText(many, number([...byState].reduce((sum, [state, jobs]) => sum + (test({ state }) ? jobs.length : 0), 0)));
       chip.setAttribute("aria-pressed", String(view.state === name));
     }
     const [, , inState] = STATES.find(([name]) => name === view.state) ?? STATES[0];
-    this.rows = sorted(matching.filter(inState), view.sort, view.isDescending);
+    this.rows = sorted([...byState].flatMap(([state, jobs]) => (inState({ state }) ? jobs : [])), view.sort, view.isDescending);
     this.heads.forEach((head, n) => {
       const isSorted = COLUMNS[n].name === view.sort;
       head.setAttribute("aria-sort", isSorted ? (view.isDescending ? "descending" : "ascending") : "none");
@@ -145,10 +152,10 @@ export class Jobs {
     this.submit.hidden = !["admin", "user"].includes(this.store.token?.role);
     this.table.setAttribute("aria-rowcount", String(this.rows.length + 1));
     this.list.set(this.rows);
-    setText(this.summary, `${number(this.rows.length)} of ${count(rows.length, "job")}`);
+    setText(this.summary, `${number(this.rows.length)} of ${count(this.store.jobs.size, "job")}`);
     this.more.hidden = this.store.hasAllEnded !== false;
     this.empty.hidden = this.rows.length > 0;
-    this._sayEmpty(rows.length);
+    this._sayEmpty(this.store.jobs.size);
     this._updateBulk();
   }
 
@@ -230,10 +237,11 @@ export class Jobs {
 
   _updateBulk() {
     const rows = [...this.selected].map((id) => this.store.jobs.get(id)).filter((row) => row !== undefined && !isOver(row));
-    const may = this.rows.filter((row) => !isOver(row) && this.store.mayChange(row)).length;
-    this.all.disabled = may === 0;
-    this.all.checked = rows.length > 0 && rows.length >= may;
-    this.all.indeterminate = rows.length > 0 && rows.length < may;
+    const may = (row) => !isOver(row) && this.store.mayChange(row);
+    const areAll = rows.length > 0 && rows.length >= this.rows.filter(may).length;
+    this.all.disabled = !this.rows.some(may);
+    this.all.checked = areAll;
+    this.all.indeterminate = rows.length > 0 && !areAll;
     const key = rows.map((row) => `${row.state} ${row.id}`).join("\n");
     if (key === this._bulkKey) return; // A button that is replaced while it is pressed would not be clicked.
     this._bulkKey = key;

@@ -78,7 +78,9 @@ const KINDS = {
 };
 const MARKS = { running: "▶", starting: "◔", held: "❚❚", waiting: "○", well: "✓", failed: "✕", over: "■" };
 
-export const isOver = (row) => !LIVE.includes(row.state);
+const ALIVE = new Set(LIVE);
+
+export const isOver = (row) => !ALIVE.has(row.state);
 /** What kind of state it is: the class that colours it. */
 export const kindOf = (state) => KINDS[state] ?? "over";
 /** A mark for it, so that nothing is told by colour alone. */

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 
-const OVERSCAN = 6;
+const OVERSCAN = 3;
 
 /** `make` gives a row's element; `update` shows an item in it, at this index. */
 export class VirtualList {
@@ -54,11 +54,14 @@ export class VirtualList {
 
   draw() {
     const height = this.rowHeight;
-    this._body.style.height = `${this.items.length * height}px`;
-    const { scrollTop, clientHeight } = this.element;
+    const { scrollTop, clientHeight } = this.element; // Read first: after a change the browser would lay out the page for it.
     const first = Math.max(0, Math.floor(scrollTop / height) - OVERSCAN);
     const last = Math.min(this.items.length, Math.ceil((scrollTop + clientHeight) / height) + OVERSCAN);
     const many = Math.max(0, last - first);
+    if (this._total !== this.items.length * height) {
+      this._total = this.items.length * height;
+      this._body.style.height = `${this._total}px`;
+    }
     while (this._rows.length < many) {
       const row = this._make();
       this._rows.push(row);
@@ -68,8 +71,11 @@ export class VirtualList {
     // A row keeps its element while it is in sight, and with it the focus: index n has element n modulo their number.
     for (let index = first; index < last; index++) {
       const row = this._rows[index % many];
-      row.style.transform = `translateY(${index * height}px)`;
-      row.style.height = `${height}px`;
+      if (row.top !== index * height || row.rowHeight !== height) {
+        [row.top, row.rowHeight] = [index * height, height];
+        row.style.transform = `translateY(${row.top}px)`;
+        row.style.height = `${height}px`;
+      }
       this._update(row, this.items[index], index);
     }
   }
