@@ -145,11 +145,12 @@ def _sample(
             counts[w, old] -= 1
             totals[old] -= 1
             weight[old] = one / (np.float32(totals[old]) + beta_sum)
+            for k in range(topics):
+                likely[k] = in_document[k] * (np.float32(counts[w, k]) + beta) * weight[k]
+            # A loop of its own: in one that also writes, the order of a sum depends on how near arrays are in memory.
             total = np.float32(0)
             for k in range(topics):
-                chance = in_document[k] * (np.float32(counts[w, k]) + beta) * weight[k]
-                likely[k] = chance
-                total += chance
+                total += likely[k]
             state ^= state >> np.uint64(12)
             state ^= state << np.uint64(25)
             state ^= state >> np.uint64(27)
