@@ -104,7 +104,7 @@ class JsonLogLine(logging.Formatter):
             "message": record.getMessage(),
         }
         cycle = cycle_number.get()
-        given = {name: value for name, value in vars(record).items() if name not in _NOT_FIELDS}
+        given = {name: value for name, value in vars(record).items() if name not in _NOT_FIELDS and name[0] != "_"}
         found = {**said, **self._fields, **({} if cycle is None else {"cycle": cycle}), **given}
         if record.exc_info and record.exc_info[0] is not None:
             found["exception"] = self.formatException(record.exc_info)
