@@ -44,13 +44,14 @@ def _moves(wanted: int, mb: float) -> list[dict[str, float]]:
                 {
                     "id": name, "kind": "parameter-server", "command": [*program, *work, "1000000"], "cwd": str(ROOT),
                     "sizes": [2], "gpus": 0, "cores": 0.1, "mem_mib": 800.0, "warm": True, "grace_s": 60.0,
-                    "checkpoint": str(hosts.folder / "saved" / name),
                 }
             )  # fmt: skip
         hosts.call("POST", "/v1/jobs", {"jobs": jobs})
         until_s = time.monotonic() + 60.0 + 2 * _EVERY_S * (wanted + 2)
         while len(found := _found(written)) < wanted and time.monotonic() < until_s:
             time.sleep(1.0)
+        if not _goes_on(written[_MOVED]):
+            raise SystemExit("benchmarks: the job began again after a move, instead of going on")
         if not found:
             raise SystemExit(f"benchmarks: no move was seen; {hosts.log('controller')[-2000:]}")
         return found[:wanted]
@@ -74,6 +75,12 @@ def _found(written: dict[str, Path]) -> list[dict[str, float]]:
             }
         )
     return found
+
+
+def _goes_on(path: Path) -> bool:
+    """Does no iteration come twice?"""
+    iterations = [int(line.split()[1]) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return all(a < b for a, b in pairwise(iterations))
 
 
 def _lost(ends: list[tuple[int, float]], since_s: float, until_s: float) -> float:

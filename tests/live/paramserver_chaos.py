@@ -56,10 +56,8 @@ class ParamserverChaos:
         options = ("--no-agent", "--policy", "harmony", "--param", "profile_machines=2")
         self.controller = within.enter_context(LiveController(root, *options))
         self.controller.begin()
-        self.agents = {
-            node: within.enter_context(LiveAgent(self.controller, node, "--gpus", "0", "--mem-mib", "8000"))
-            for node in _NODES
-        }
+        given = ("--gpus", "0", "--mem-mib", "8000", "--checkpoints", str(root / "checkpoints"))
+        self.agents = {node: within.enter_context(LiveAgent(self.controller, node, *given)) for node in _NODES}
         for agent in self.agents.values():
             agent.begin()
 
@@ -111,7 +109,6 @@ class ParamserverChaos:
                 {
                     "id": name, "kind": "parameter-server", "command": words, "cwd": "/", "sizes": [1, 2], "gpus": 0,
                     "mem_mib": 500.0, "retries": 1000, "backoff_s": 0.1, "grace_s": 20.0,
-                    "checkpoint": str(self.root / "saved" / name),
                 }
             )  # fmt: skip
             self._applications[name] = application

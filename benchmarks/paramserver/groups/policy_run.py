@@ -15,7 +15,7 @@ from msgspec import Struct
 from benchmarks.paramserver.groups.job_mix import CORES, HOSTS, MBIT, MEM_MIB, MixedJob
 from hocket.control.journal.open import open_to_read
 from hocket.control.ports import Cycle
-from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted
+from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted, ProgressReported
 from hocket.testing.hosts.launcher import Hosts
 
 # By the name of a column: options of `hocket up`. Jobs need two hosts at least, so they are profiled on two.
@@ -82,8 +82,6 @@ def run_policy(
 ) -> PolicyRun:
     """Submit all jobs at once, in an order that the seed decides, and wait until they have ended."""
     jobs = random.Random(seed).sample(jobs, len(jobs))
-    shutil.rmtree(data / "saved", ignore_errors=True)
-    (data / "saved").mkdir()
     with Hosts(HOSTS, mbit=MBIT, cores=CORES, mem_mib=MEM_MIB, gpus=0) as hosts:
         if hosts.plain:
             raise RunFailed(f"hosts with links of their own cannot be made: {hosts.plain}")
@@ -105,6 +103,10 @@ def run_policy(
     times = job_times(cycles)
     if failed := [f"{job.name} is {job.state}" for job in times if job.state != "finished"]:
         raise RunFailed(f"policy {policy}: {', '.join(failed)}")
+    if again := began_again(cycles):
+        raise RunFailed(
+            f"policy {policy}: {', '.join(sorted(again))} began again instead of going on from a checkpoint"
+        )
     return PolicyRun(policy, share, times, sampler.samples, str(copy))
 
 
@@ -120,6 +122,19 @@ def _await_end(hosts: Hosts, sampler: _Sampler, tell: Callable[[str], None]) -> 
         if time.monotonic() > until_s:
             raise RunFailed(f"after {_LONGEST_S:g} s only {over} are over")
         time.sleep(_LOOK_S)
+
+
+def began_again(cycles: Sequence[Cycle]) -> set[str]:
+    """The jobs that did an epoch twice."""
+    last: dict[str, int] = {}
+    found = set()
+    for cycle in cycles:
+        for event in cycle.events:
+            if isinstance(event, EpochEnded):
+                last[event.job] = event.epoch
+            elif isinstance(event, ProgressReported) and 0 < event.epoch < last.get(event.job, 0):
+                found.add(event.job)
+    return found
 
 
 def job_times(cycles: Sequence[Cycle]) -> list[JobTimes]:

@@ -12,7 +12,7 @@ from hocket.runtimes.paramserver.model_shard import ModelShard, Update
 from hocket.runtimes.paramserver.phase_turns import CommTurn
 from hocket.runtimes.paramserver.pull_plan import Plan, PulledRows
 from hocket.runtimes.paramserver.sharding import others, rows_of
-from hocket.runtimes.paramserver.wire import LinkClosed, Pull, Push, PushEnded
+from hocket.runtimes.paramserver.wire import LinkClosed, Push, PushEnded
 
 
 class HostModel:
@@ -52,16 +52,11 @@ class HostModel:
         layout, link = self.shard.layouts[name], self._group.links[host]
         span = rows_of(layout.rows, host, self._group.hosts)
         if wanted.keys is None:
-            target = self.shard.whole[name][span[0] : span[1]]
-            link.send(Pull(name, self.shard.version))
-        else:
-            first, behind = _places(wanted.keys, span)
-            target = self._tables[name][first:behind]
-            link.send(Pull(name, self.shard.version, behind - first))
-            link.send_array(wanted.keys[first:behind] - span[0], turn)
-        if (length := link.receive_answer().length) != target.nbytes:
-            raise TrainingError(f"{link.name} has {length} bytes of '{name}', not {target.nbytes}")
-        link.receive_array(target, turn)
+            link.pull(name, self.shard.version, self.shard.whole[name][span[0] : span[1]], turn=turn)
+            return
+        first, behind = _places(wanted.keys, span)
+        keys = wanted.keys[first:behind] - span[0]
+        link.pull(name, self.shard.version, self._tables[name][first:behind], keys, turn)
 
     def _table(self, name: str, keys: Array) -> Array:
         if name not in self._tables or len(self._tables[name]) != len(keys):

@@ -12,7 +12,7 @@ from hocket.runtimes.paramserver.model_memory import ModelMemory
 from hocket.runtimes.paramserver.model_shard import ModelShard
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout
 from hocket.runtimes.paramserver.sharding import blocks_of, rows_of
-from hocket.runtimes.paramserver.wire import BlockStates, LinkClosed, Pull
+from hocket.runtimes.paramserver.wire import BlockStates, LinkClosed
 
 
 class HostParts:
@@ -41,9 +41,7 @@ class HostParts:
         first, behind = rows_of(self._layouts[name].rows, host, self._group.hosts)
         found, link = self._memory.empty(self._layouts[name], behind - first), self._group.links[host]
         try:
-            link.send(Pull(name, iteration))
-            link.receive_answer()
-            link.receive_array(found)
+            link.pull(name, iteration, found)
         except LinkClosed as error:
             raise TrainingError(f"a host is gone: {error}") from error
         return found

@@ -35,7 +35,7 @@ class ShardServer:
         self.states: Callable[[Sequence[int]], bytes] = bytes  # of some of this host's blocks
 
     def serve(self, link: HostLink, host: int) -> None:
-        """Content one host until it closes the connection."""
+        """Serve one host until it closes the connection."""
         while True:
             request = link.receive()
             try:
@@ -72,7 +72,7 @@ class ShardServer:
             link.receive_array(keys)
         rows = self._shard().rows_for_pull(request.name, request.version, keys)
         link.send(Content(rows.nbytes))
-        link.send_array(rows)
+        link.send_as_asked(rows, max(1, request.chunk_bytes))
 
     def _push(self, link: HostLink, host: int, request: Push) -> None:
         shard = self._shard()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
+from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
@@ -13,10 +16,15 @@ from msgspec import Struct
 from hocket.runtimes.paramserver.algorithm import Array, TrainingError, content_of
 from hocket.runtimes.paramserver.phase_turns import CommTurn
 
-CHUNK_BYTES = 256 << 10  # that are sent or received before another job may go first
+# What is sent or received before another job may go first is what the link carries in so long, as far as is known.
+_CHUNK_S = 0.01
+CHUNK_BYTES, _LEAST_CHUNK_BYTES = 256 << 10, 16 << 10  # the most, and the least
+_MEASURED_BYTES = 128 << 10  # Less says nothing about the link.
+_MEASURED = 5  # times, of which the fastest counts: others may have waited
+_CHUNKS_AHEAD = 3  # that are sent before the receiver asks for more
 # What is in a connection's buffers goes on although its job waits for another. So they are small, but large enough to
 # keep a fast link busy: a sender and a receiver of 1,000 Mbit/s lose nothing by it.
-_BUFFER_BYTES = 512 << 10
+_BUFFER_BYTES, _LEAST_BUFFER_BYTES = 512 << 10, 64 << 10
 _LENGTH = struct.Struct("!I")
 _BUSY_TIME = struct.Struct("=168xQ")  # Linux' tcp_info up to tcpi_busy_time, in microseconds
 _LONGEST_HEADER = 64 << 20  # An exchange carries a number for each block.
@@ -57,6 +65,11 @@ class Pull(Struct, tag=True):
     name: str
     version: int
     keys: int | None = None
+    chunk_bytes: int = CHUNK_BYTES  # in which they are to come
+
+
+class NextChunk(Struct, tag=True):
+    """Asks for one more chunk of rows that are on their way."""
 
 
 class Push(Struct, tag=True):
@@ -105,6 +118,7 @@ Message = (
     | Exchanged
     | HostFailed
     | Pull
+    | NextChunk
     | Push
     | PushEnded
     | BlockStates
@@ -120,6 +134,23 @@ class LinkClosed(Exception):
     """The other side is gone."""
 
 
+class ChunkSize:
+    """How much a link carries in some milliseconds, by what was received."""
+
+    def __init__(self) -> None:
+        self.bytes = CHUNK_BYTES
+        self._rates: deque[float] = deque(maxlen=_MEASURED)
+
+    def measure(self, received_bytes: int, took_s: float) -> bool:
+        """So much came in so long; whether the size is another one now."""
+        if received_bytes < _MEASURED_BYTES:
+            return False
+        self._rates.append(received_bytes / max(took_s, 1e-9))
+        before, wanted = self.bytes, int(min(max(self._rates) * _CHUNK_S, CHUNK_BYTES))
+        self.bytes = max(wanted & ~0xFFF, _LEAST_CHUNK_BYTES)  # whole pages
+        return self.bytes != before
+
+
 class HostLink:
     """One TCP connection."""
 
@@ -127,6 +158,7 @@ class HostLink:
         self.name = name  # of the other side, for messages
         self._socket = connected
         self._sending = threading.Lock()
+        self._chunk = ChunkSize()
         connected.settimeout(None)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
@@ -166,24 +198,62 @@ class HostLink:
             case other:
                 raise LinkClosed(f"{self.name}: answered with {type(other).__name__}")
 
+    @property
+    def chunk_bytes(self) -> int:
+        """The size of a chunk that suits the link."""
+        return self._chunk.bytes
+
     def send_array(self, array: Array, turn: CommTurn | None = None) -> None:
         """Send the bytes of an array, in chunks."""
-        content = content_of(array)
-        try:
-            for first in range(0, len(content), CHUNK_BYTES):
-                if turn is not None and first:
-                    turn.between_chunks()
-                self._socket.sendall(content[first : first + CHUNK_BYTES])
-        except OSError as error:
-            raise LinkClosed(f"{self.name}: {error.strerror or error}") from error
-
-    def receive_array(self, into: Array, turn: CommTurn | None = None) -> None:
-        """Receive as many bytes as the array has, in chunks."""
-        content = content_of(into)
-        for first in range(0, len(content), CHUNK_BYTES):
-            if turn is not None and first:
+        for number, chunk in enumerate(_chunks(array, self.chunk_bytes)):
+            if turn is not None and number:
                 turn.between_chunks()
-            self._fill(content[first : first + CHUNK_BYTES])
+            self._send_all(chunk)
+
+    def receive_array(self, into: Array) -> None:
+        """Receive as many bytes as the array has."""
+        began_s = time.perf_counter()
+        self._fill(content_of(into))
+        self._measured(into.nbytes, time.perf_counter() - began_s)
+
+    def send_as_asked(self, array: Array, chunk_bytes: int) -> None:
+        """Send the bytes of an array: the first chunks at once, each other one when the receiver asks for it."""
+        for number, chunk in enumerate(_chunks(array, chunk_bytes)):
+            if number >= _CHUNKS_AHEAD and not isinstance(asked := self.receive(), NextChunk):
+                raise LinkClosed(f"{self.name}: asked for {type(asked).__name__} among chunks")
+            self._send_all(chunk)
+
+    def pull(
+        self, name: str, version: int, into: Array, keys: Array | None = None, turn: CommTurn | None = None
+    ) -> None:
+        """Ask for the rows of an array, or those with some keys, and receive them."""
+        chunk_bytes = self.chunk_bytes
+        self.send(Pull(name, version, None if keys is None else len(keys), chunk_bytes))
+        if keys is not None:
+            self.send_array(keys, turn)
+        if (length := self.receive_answer().length) != into.nbytes:
+            raise TrainingError(f"{self.name} has {length} bytes of '{name}', not {into.nbytes}")
+        self.receive_and_ask(into, chunk_bytes, turn)
+
+    def receive_and_ask(self, into: Array, chunk_bytes: int, turn: CommTurn | None = None) -> None:
+        """Receive what is sent that way. A job that waits for another asks for nothing meanwhile."""
+        chunks = list(_chunks(into, chunk_bytes))
+        took_s = 0.0
+        for number, chunk in enumerate(chunks):
+            began_s = time.perf_counter()
+            self._fill(chunk)
+            took_s += time.perf_counter() - began_s
+            if turn is not None and number + 1 < len(chunks):
+                turn.between_chunks()
+            if number + _CHUNKS_AHEAD < len(chunks):
+                self.send(NextChunk())
+        self._measured(into.nbytes, took_s)
+
+    def _measured(self, received_bytes: int, took_s: float) -> None:
+        if self._chunk.measure(received_bytes, took_s):
+            buffer = min(max(2 * self._chunk.bytes, _LEAST_BUFFER_BYTES), _BUFFER_BYTES)
+            with suppress(OSError):  # It is closed.
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
 
     def receive_bytes(self, length: int) -> bytes:
         """So many bytes."""
@@ -205,6 +275,12 @@ class HostLink:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
+    def _send_all(self, content: memoryview) -> None:
+        try:
+            self._socket.sendall(content)
+        except OSError as error:
+            raise LinkClosed(f"{self.name}: {error.strerror or error}") from error
+
     def _exactly(self, length: int) -> bytearray:
         found = bytearray(length)
         self._fill(memoryview(found))
@@ -219,3 +295,9 @@ class HostLink:
             if not count:
                 raise LinkClosed(f"{self.name}: closed the connection")
             content = content[count:]
+
+
+def _chunks(array: Array, chunk_bytes: int) -> Iterator[memoryview]:
+    content = content_of(array)
+    for first in range(0, len(content), chunk_bytes):
+        yield content[first : first + chunk_bytes]

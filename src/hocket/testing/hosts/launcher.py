@@ -173,6 +173,7 @@ class Hosts:
         """The agent of a host, with more `options` of `hocket agent`; returns at once."""
         command = [sys.executable, "-m", "hocket.agent.node", "--url", self.url, "--name", host.name]
         command += ["--token-file", str(self.home / "token"), "--state", str(self.folder / host.name)]
+        command += ["--checkpoints", str(self.folder / "checkpoints")]  # shared: a job that moves finds its state
         command += ["--address", host.address, "--gpus", str(self._gpus)]
         command += ["--cores", f"{self._cores:g}", "--mem-mib", f"{self._mem_mib:g}", *options]
         return self._start_logged(host, host.name, command)

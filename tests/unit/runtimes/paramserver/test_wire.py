@@ -1,0 +1,104 @@
+"""How arrays go from host to host: in chunks that suit the link, and no more of them than were asked for."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from hocket.runtimes.paramserver.wire import CHUNK_BYTES, ChunkSize, HostLink, LinkClosed, PushEnded
+
+CHUNK = 1000
+
+
+@pytest.fixture
+def links() -> Iterator[tuple[HostLink, HostLink]]:
+    """Both ends of a connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        calling = socket.create_connection(listening.getsockname())
+        answering, _address = listening.accept()
+    ends = HostLink(calling, "server"), HostLink(answering, "worker")
+    yield ends
+    for end in ends:
+        end.close()
+
+
+class Turn:
+    """A turn that waits for another job before one of its chunks."""
+
+    def __init__(self, before: int) -> None:
+        self.chunks, self._before = 0, before
+        self.waits, self.may_go_on = threading.Event(), threading.Event()
+
+    def between_chunks(self) -> None:
+        self.chunks += 1
+        if self.chunks == self._before:
+            self.waits.set()
+            assert self.may_go_on.wait(60)
+
+
+class CountedLink:
+    """Counts what a link sends."""
+
+    def __init__(self, link: HostLink) -> None:
+        self.sent_bytes, self._send_all = 0, link._send_all
+        link._send_all = self.send_all  # type: ignore[method-assign]
+
+    def send_all(self, content: memoryview) -> None:
+        self.sent_bytes += len(content)
+        self._send_all(content)
+
+
+def test_a_receiver_that_waits_for_another_job_is_sent_no_more_than_it_asked_for(
+    links: tuple[HostLink, HostLink],
+) -> None:
+    receiver, sender = links
+    counted, turn = CountedLink(sender), Turn(before=5)
+    sent, received = np.arange(20 * CHUNK, dtype=np.uint8), np.zeros(20 * CHUNK, np.uint8)
+    sending = threading.Thread(target=sender.send_as_asked, args=(sent, CHUNK))
+    receiving = threading.Thread(target=receiver.receive_and_ask, args=(received, CHUNK, turn))
+    sending.start()
+    receiving.start()
+    assert turn.waits.wait(60)
+    sending.join(0.1)  # It would send more by now.
+    assert counted.sent_bytes == 7 * CHUNK  # Five were received, of which four were followed by a request.
+    turn.may_go_on.set()
+    receiving.join(60)
+    sending.join(60)
+    assert turn.chunks == 19
+    np.testing.assert_array_equal(received, sent)
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK, 3 * CHUNK, 4 * CHUNK, 4 * CHUNK + 1])
+def test_arrays_of_all_sizes_arrive_whole(links: tuple[HostLink, HostLink], size: int) -> None:
+    receiver, sender = links
+    sent, received = np.arange(size, dtype=np.uint8), np.zeros(size, np.uint8)
+    sending = threading.Thread(target=sender.send_as_asked, args=(sent, CHUNK))
+    sending.start()
+    receiver.receive_and_ask(received, CHUNK, Turn(before=0))
+    sending.join(60)
+    np.testing.assert_array_equal(received, sent)
+    receiver.send(PushEnded(1))
+    assert sender.receive() == PushEnded(1)  # No request for a chunk is left.
+
+
+def test_what_asks_for_something_else_among_chunks_is_refused(links: tuple[HostLink, HostLink]) -> None:
+    receiver, sender = links
+    receiver.send(PushEnded(1))
+    with pytest.raises(LinkClosed, match="worker: asked for PushEnded among chunks"):
+        sender.send_as_asked(np.zeros(4 * CHUNK, np.uint8), CHUNK)
+
+
+def test_a_chunk_is_what_the_link_carries_in_ten_milliseconds() -> None:
+    size = ChunkSize()
+    assert size.bytes == CHUNK_BYTES
+    assert not size.measure(100_000, 10.0)  # too little to tell
+    assert size.measure(1_000_000, 0.25)  # 4 MB/s
+    assert size.bytes == 36_864  # nine pages of 4 KiB
+    assert not size.measure(1_000_000, 9.0)  # Others went first: the fastest counts …
+    for _ in range(4):
+        size.measure(1_000_000, 9.0)
+    assert size.bytes == 16_384  # … of the last five; and there is a least size.
+    assert size.measure(1_000_000, 0.001)
+    assert size.bytes == CHUNK_BYTES
