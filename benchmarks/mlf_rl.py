@@ -174,11 +174,12 @@ def text(found: Measured) -> str:
     lines += ["", "| MLF-RL against | " + " | ".join(METRICS) + " |", "| --- |" + " --: |" * len(METRICS)]
     for policy in dict.fromkeys(d.policy for d in found.differences):
         cells = {d.metric: d.share for d in found.differences if d.policy == policy}
-        lines.append(f"| {policy} | " + " | ".join(_shown(cells.get(m)) for m in METRICS) + " |")
+        lines.append(f"| {policy} | " + " | ".join(shown(cells.get(m)) for m in METRICS) + " |")
     return "\n".join(lines)
 
 
-def _shown(share: MeanInterval | None) -> str:
+def shown(share: MeanInterval | None) -> str:
+    """A share and its interval, as percentages."""
     if share is None:
         return "–"
     return f"{share.mean:+.1%}" + (f" ± {share.half_width:.1%}" if share.half_width is not None else "")

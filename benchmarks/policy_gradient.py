@@ -29,12 +29,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from benchmarks.machine import Machine, machine
-from hocket.cli.terminal.progress import bars
+from benchmarks.mlf_rl import shown
+from hocket.cli.terminal.progress import by_stage
 from hocket.learn.episodes import Episode
 from hocket.learn.reward import Goals, run_window
 from hocket.learn.training import (
     IMITATION,
-    LearningState,
     Progress,
     TrainingSetup,
     applied,
@@ -45,7 +45,7 @@ from hocket.learn.training import (
     timed_episode,
     train,
     unguarded,
-    validation_of,
+    validation_gain,
 )
 from hocket.learn.windows import Window, training_windows
 from hocket.model.plan import Plan
@@ -263,32 +263,24 @@ class Compared(Struct, frozen=True):
 
 def compared(setup: TrainingSetup, folder: Path, workers: int, every: int) -> list[Way]:
     """Train both ways, and judge what each found."""
-    progress = bars("runs")
-    task: Any = None
-    at_stage = ""
+    with by_stage("runs") as show:
 
-    def told(now: Progress) -> None:
-        nonlocal task, at_stage
-        if now.stage != at_stage:
-            if task is not None:
-                progress.remove_task(task)
-            task, at_stage = progress.add_task(now.stage, total=now.total), now.stage
-        progress.update(task, completed=now.done, total=now.total)
+        def told(now: Progress) -> None:
+            show(now.stage, now.done, now.total)
 
-    with progress:
         state = train(setup, folder, workers, told)
         base = read_weights(folder / IMITATION, "mlf_rl").network
         evolved = [(row.number, row.validation) for row in state.history if row.validation is not None]
         best_at = max([(state.imitation_gain, 0), *((gain, n) for n, gain in evolved)])[1]
         with processes(workers, told) as run:
-            at, best, cpu_s = Ascent(0, *([0.0] * numbers(base, "mlf_rl") for _ in range(3))), (0.0, 0, [0.0]), 0.0
+            at, cpu_s = Ascent(0, *([0.0] * numbers(base, "mlf_rl") for _ in range(3))), 0.0
             best = (state.imitation_gain, 0, at.mean)
             while at.generation < setup.generations:
                 at, reward, more_s = ascended(at, setup, base, run)
                 cpu_s += more_s
                 print(f"gradient {at.generation}: reward {reward:.4f}", file=sys.stderr)
                 if at.generation % every == 0 or at.generation == setup.generations:
-                    gain, more_s = _gain(state, applied(base, at.mean, "mlf_rl"), run)
+                    gain, more_s = validation_gain(state, applied(base, at.mean, "mlf_rl"), run)
                     cpu_s += more_s
                     print(f"gradient {at.generation}: {gain:+.4f} on the validation's windows", file=sys.stderr)
                     best = max(best, (gain, at.generation, at.mean))
@@ -306,13 +298,6 @@ def compared(setup: TrainingSetup, folder: Path, workers: int, every: int) -> li
                 jct = mean_interval([a.jct_mean_s / b.jct_mean_s - 1 for a, b in zip(ours, theirs, strict=True)])
                 found.append(Way(name, setup.generations if spent_s else 0, spent_s, chosen, gain, reward_of, jct))
     return found
-
-
-def _gain(state: LearningState, network: PolicyNetwork, run: Any) -> tuple[float, float]:
-    windows = validation_of(state.setup)
-    found = run(timed_episode, [Episode(w, network=unguarded(network)) for w in windows], "validation")
-    gains = [g.reward() / b - 1 for (g, _s), b in zip(found, state.baseline, strict=True)]
-    return sum(gains) / len(gains), sum(s for _g, s in found)
 
 
 def main(arguments: list[str]) -> None:
@@ -348,19 +333,13 @@ def text(found: Compared) -> str:
         "| --- | --: | --: | --: | --: | --: | --: |",
     ]
     for w in found.ways:
-        cells = (_shown(w.further), _shown(w.jct))
+        cells = (shown(w.further), shown(w.jct))
         lines.append(
             f"| {w.name} | {w.generations} | {w.cpu_s / 60:.1f} | {w.chosen} | {w.validation:+.1%} | "
             + " | ".join(cells)
             + " |"
         )
     return "\n".join(lines)
-
-
-def _shown(share: MeanInterval | None) -> str:
-    if share is None:
-        return "–"
-    return f"{share.mean:+.1%}" + (f" ± {share.half_width:.1%}" if share.half_width is not None else "")
 
 
 if __name__ == "__main__":

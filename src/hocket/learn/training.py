@@ -291,7 +291,7 @@ def next_generation(state: LearningState, base: PolicyNetwork, run: Run[Any, Any
     cpu_s += state.cpu_s
     best, best_gain, validation = state.best, state.best_gain, None
     if then.generation % _VALIDATE_EVERY == 0 or then.generation == setup.generations:
-        validation, more_s = _gain(state, applied(base, then.mean, setup.policy), run)
+        validation, more_s = validation_gain(state, applied(base, then.mean, setup.policy), run)
         cpu_s += more_s
         if validation > best_gain:
             best, best_gain = then.mean, validation
@@ -299,7 +299,7 @@ def next_generation(state: LearningState, base: PolicyNetwork, run: Run[Any, Any
     return replace(state, evolution=then, history=[*state.history, row], best=best, best_gain=best_gain, cpu_s=cpu_s)
 
 
-def _gain(state: LearningState, network: PolicyNetwork, run: Run[Any, Any]) -> tuple[float, float]:
+def validation_gain(state: LearningState, network: PolicyNetwork, run: Run[Any, Any]) -> tuple[float, float]:
     """How much more reward than MLF-H it gets on the validation's windows, as a share; and the CPU time."""
     setup, windows = state.setup, validation_of(state.setup)
     goals, cpu_s = _timed(run(timed_episode, [_episode(setup, w, network) for w in windows], "validation"))
@@ -339,7 +339,7 @@ def _begun(setup: TrainingSetup, base: PolicyNetwork, held_out: Agreement, run: 
     size = numbers(base, setup.policy)
     baseline = [g.reward(setup.judges) for g in goals]
     state = LearningState(setup, begun(size, SIGMA), [], [0.0] * size, 0.0, 0.0, held_out, same, baseline, cpu_s)
-    gain, more_s = _gain(state, base, run)
+    gain, more_s = validation_gain(state, base, run)
     return replace(state, best_gain=gain, imitation_gain=gain, cpu_s=cpu_s + more_s)
 
 

@@ -102,26 +102,18 @@ def learn(
 def _trained(setup: TrainingSetup, folder: Path, workers: int, search: int) -> LearningState:
     """Train, with a bar for each stage on a terminal."""
     from hocket.cli.terminal.errors import refusing
-    from hocket.cli.terminal.progress import bars
+    from hocket.cli.terminal.progress import by_stage
     from hocket.learn.betas import folder_of_trial, search_betas
     from hocket.learn.training import RECORDS, train, try_out
 
-    progress = bars("runs")
-    task: Any = None
-    at = ""
+    with by_stage("runs") as show, refusing():
 
-    def told(now: Progress) -> None:
-        nonlocal task, at
-        if now.stage != at:
-            if task is not None:
-                progress.remove_task(task)
-            task, at = progress.add_task(now.stage, total=now.total), now.stage
-        progress.update(task, completed=now.done, total=now.total)
+        def told(now: Progress) -> None:
+            show(now.stage, now.done, now.total)
 
-    def trial(short: TrainingSetup, name: str) -> LearningState:
-        return try_out(short, folder_of_trial(folder, name), folder / RECORDS, workers, told)
+        def trial(short: TrainingSetup, name: str) -> LearningState:
+            return try_out(short, folder_of_trial(folder, name), folder / RECORDS, workers, told)
 
-    with progress, refusing():
         if search:
             setup = search_betas(setup, search, trial)
         return train(setup, folder, workers, told)

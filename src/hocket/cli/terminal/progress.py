@@ -43,6 +43,22 @@ def bars(unit: str = "jobs") -> Progress:
 
 
 @contextmanager
+def by_stage(unit: str) -> Iterator[Callable[[str, int, int], None]]:
+    """One bar at a time, for work of several stages: call it with a stage, how much is done, and of how much."""
+    with bars(unit) as progress:
+
+        def show(stage: str, done: int, total: int) -> None:
+            for task in progress.tasks:
+                if task.description != stage:
+                    progress.remove_task(task.id)
+            if not progress.tasks:
+                progress.add_task(stage)
+            progress.update(progress.task_ids[0], completed=done, total=total)
+
+        yield show
+
+
+@contextmanager
 def every(seconds: float, look: Callable[[], None]) -> Iterator[None]:
     """Call a function again and again, in a thread of its own, and once more at the end."""
     over = threading.Event()
