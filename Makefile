@@ -32,7 +32,7 @@ $(USERS): pyproject.toml
 $(STAMP): $(USERS) reproductions/pyproject.toml
 	@echo "installing what tests, checks and documents need: torch and others, about 1.3 GB more in $(VENV)"
 	@$(PIP) -e '.[dev]' -e reproductions 2> $(VENV)/pip.log | $(NAMES) || { cat $(VENV)/pip.log >&2; exit 1; }
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src reproductions/src || true  # Some packages have templates that are no Python.
+	@$(BIN)/python -m compileall -qq -j 0 -x '/ray/(rllib|serve)/' $(VENV)/lib src reproductions/src || true  # Some packages have templates that are no Python.
 	@$(BIN)/python -m tests.compile_kernels
 	@touch $(STAMP)
 
@@ -43,14 +43,14 @@ demo: $(USERS) ## run real jobs on four virtual devices; a table, and plots in d
 
 # Two workers more than there are cores: many tests wait for processes of their own. Idle workers take tests from others.
 PYTEST = $(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 2)') --dist worksteal
-test: $(STAMP) ## run every test but the long ones
-	$(PYTEST) -m 'not long'
+test: $(STAMP) ## run every test but the long ones and most of those on Ray
+	$(PYTEST) -m 'not long and not ray'
 
 test-long: $(STAMP) ## run the long tests: whole benchmarks, papers and PyTorch examples, and more random draws
 	$(PYTEST) -m long
 
-test-ray: $(STAMP) ## run the tests that need Ray, which is installed first (250 MB)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ray]' 'ray[tune]>=2.50'
+test-ray: $(STAMP) ## run all tests on Ray clusters, one after the other; Ray Tune is installed first
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'ray[tune]>=2.50'
 	$(BIN)/python -m pytest tests/ray tests/unit/executors/ray
 
 check: $(STAMP) ## lint, formatting and strict types

@@ -1,4 +1,4 @@
-"""One Ray cluster for all tests here; they are skipped where Ray is not installed (`make test-ray` installs it)."""
+"""One Ray cluster for all tests here; they are skipped where Ray is not installed."""
 
 from __future__ import annotations
 

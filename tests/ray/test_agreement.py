@@ -14,7 +14,7 @@ from tests.live.controller import LiveController, awaited
 from tests.live.processes import below, end_all
 from tests.live.pulse import BUSY_S, Pulse
 
-pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
+pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
 
 from tests.ray.cluster import RayCluster, guest, up_nodes
 
@@ -109,7 +109,7 @@ def _wrongs(name: str, header: Header, live: Story) -> list[str]:
     return [f"{name}, live and simulated: {wrong}" for wrong in found.wrongs]
 
 
-@pytest.mark.slow
+@pytest.mark.ray
 def test_the_same_happens_simulated_on_agents_and_on_ray(
     cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

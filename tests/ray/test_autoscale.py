@@ -15,7 +15,7 @@ import pytest
 from tests.live.controller import LiveController, awaited
 from tests.live.processes import below, end_all
 
-pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
+pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
 
 from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
 
@@ -86,7 +86,7 @@ def raylets(folder: Path) -> int:
     return sum("/raylet/raylet " in found.command for found in below(folder))
 
 
-@pytest.mark.slow
+@pytest.mark.ray
 def test_a_node_comes_for_a_job_is_given_back_after_it_and_comes_for_the_next(
     autoscaled: Autoscaled, tmp_path: Path
 ) -> None:

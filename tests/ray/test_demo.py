@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.live.processes import below, end_all
 
-pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
+pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
 
 TO_THE_END = {"large": "24", "small": "10", "unlucky": "24", "late": "8"}  # epochs of the jobs that stop at no goal
 
@@ -34,7 +34,7 @@ def demo(root: Path, *options: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.ray
 def test_the_demo_on_three_nodes_of_which_one_is_lost_gives_the_table_of_one_machine(tmp_path: Path) -> None:
     try:
         output = demo(tmp_path / "there", "--ray", "start")

@@ -12,7 +12,7 @@ import pytest
 from tests.live.controller import LiveController, awaited
 from tests.live.processes import below, end_all
 
-pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
+pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
 
 from tests.ray.cluster import await_running, submit, up_nodes
 
@@ -47,7 +47,7 @@ class Head:
         end_all(self._folder)
 
 
-@pytest.mark.slow
+@pytest.mark.ray
 def test_jobs_wait_while_ray_is_away_and_go_on_when_there_is_one_again(tmp_path: Path) -> None:
     folder = Path(tempfile.mkdtemp(prefix="hocket-rh-", dir="/tmp"))  # Paths of sockets in it must be short.
     head = Head(folder)

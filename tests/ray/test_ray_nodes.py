@@ -7,7 +7,7 @@ from tests.live.controller import LiveController, awaited
 from tests.live.processes import Found, below
 from tests.whole_lines import whole_lines
 
-pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
+pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
 
 import ray
 from tests.ray.cluster import RayCluster, await_running, guest, node_of, submit, up_nodes
@@ -18,7 +18,7 @@ def of_kind(root: Path, kind: str, word: str = "") -> list[Found]:
     return [found for found in below(root) if found.kind == kind and word in found.command]
 
 
-@pytest.mark.slow
+@pytest.mark.ray
 def test_jobs_run_on_all_nodes_which_no_other_user_of_ray_gets_until_the_controller_is_down(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
@@ -38,7 +38,7 @@ def test_jobs_run_on_all_nodes_which_no_other_user_of_ray_gets_until_the_control
         assert not list(below(tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.ray
 def test_a_job_does_not_notice_the_end_of_its_actor_of_the_controller_or_of_what_was_reserved(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
@@ -108,7 +108,7 @@ def test_jobs_of_a_node_that_ray_loses_go_on_elsewhere_and_a_node_that_joins_is_
     cluster.kill_raylet(back)
 
 
-@pytest.mark.slow
+@pytest.mark.ray
 def test_agents_give_their_nodes_back_when_no_controller_comes(cluster: RayCluster, tmp_path: Path) -> None:
     with guest(cluster, tmp_path, "--lease", "4", "--ray-keep", "2s") as controller:
         submit(controller, "orphan", 600, 1.0)

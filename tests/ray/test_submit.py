@@ -7,7 +7,7 @@ import sys
 import pytest
 from tests.live.controller import running
 
-pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
+pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
 
 PROGRAM = """
 import os

@@ -28,7 +28,7 @@ def reports(controller: LiveController, job: str) -> list[tuple[int, int]]:
     return [(int(n), int(size)) for log in logs for n, size in _REPORT.findall(log.read_text())]
 
 
-@pytest.mark.slow
+@pytest.mark.ray
 @pytest.mark.parametrize(
     ("job", "script", "options", "resumes"),
     [("ours", OURS, ("--epochs", "1000", "--pace", "0.2"), True), ("rays", RAYS_OWN, ("--epochs", "5000"), False)],

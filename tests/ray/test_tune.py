@@ -62,7 +62,7 @@ tuned(trainable(train, name="endless", gpus=1), rate=tune.grid_search([2, 3]), e
 """
 
 
-@pytest.mark.slow
+@pytest.mark.ray
 def test_trials_of_ray_tune_are_jobs_which_are_stopped_when_tune_ends_them_or_is_killed(tmp_path):
     with running(tmp_path / "root", "--gpus", "2", "--policy", "fifo") as controller:
         # All that Ray starts is found by that folder; Ray's own files have paths that are too long for sockets there.

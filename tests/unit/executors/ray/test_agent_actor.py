@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
+pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
 
 from hocket.executors.ray.agent_actor import agent_environment, node_folder
 from hocket.executors.ray.messages import AgentSettings, AgentSpec, Reserved

@@ -25,7 +25,7 @@ def test_an_address_where_nothing_listens_is_refused_before_ray_is_imported() ->
 
 
 def test_versions_that_differ_are_both_named() -> None:
-    utils = pytest.importorskip("ray._private.utils", reason="Ray is not installed: `make test-ray` installs it")
+    utils = pytest.importorskip("ray._private.utils", reason="Ray is not installed: `make test` installs it")
     with pytest.raises(RuntimeError) as refused:  # as Ray itself says it
         utils.check_version_info({"ray_version": "2.9.0", "python_version": "3.8.1"}, "process 1")
     line = no_connection("head:6379", str(refused.value))

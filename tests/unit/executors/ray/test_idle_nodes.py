@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
+pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
 
 from hocket.executors.ray.idle_nodes import IdleNodes, due
 from hocket.executors.ray.messages import Reserved
