@@ -1,4 +1,4 @@
-"""`python -m benchmarks.paramserver.groups [--repetitions 3] [--length 1] [--mbit N] [--out DIR] [--policies …] [--json]`
+"""`python -m benchmarks.paramserver.groups [--repetitions 3] [--length 1] [--mbit N] [--out DIR] [--json]`
 
 Eight real jobs on four hosts of this machine, through a real controller and its agents, under each policy. Needs root.
 Journals and the picture are written to DIR; `python -m benchmarks.paramserver.groups.replay DIR` plays them again.

@@ -20,7 +20,7 @@ from hocket.control.ports import Cycle
 from hocket.model.event import PhasesObserved
 from hocket.reports.mean_interval import MeanInterval, mean_interval
 
-_PROBED_SHARE, _PROBED_MBIT = 0.3, 50.0
+_PROBED_SHARES, _PROBED_MBIT = (0.2, 0.8), 50.0
 _STEP_MBIT = 5.0
 
 
@@ -60,13 +60,16 @@ def compare(
 
 
 def balanced_mbit(data: Path, out: Path, tell: Callable[[str], None]) -> float:
-    """Links that all jobs together need for as long as the CPU, as in the paper; by a short run of each job alone.
+    """Links that all jobs together keep busy for as long as the CPU, as in the paper; by two short runs of each alone.
 
-    So the comparison is the same on machines of any speed.
+    So the comparison is the same on machines of any speed. What the longer run used more is without start-up.
     """
-    probed = run_policy("isolated", JOBS, _PROBED_SHARE, _PROBED_MBIT, data, out, 0, tell)
-    cpu_s, net_s = needed_s(list(open_to_read(probed.journal)), _PROBED_SHARE)
-    return max(_STEP_MBIT, round(_PROBED_MBIT * net_s / cpu_s / _STEP_MBIT) * _STEP_MBIT)
+    short, longer = (
+        run_policy("isolated", JOBS, share, _PROBED_MBIT, data, out, number, tell).used_s()
+        for number, share in zip((-1, 0), _PROBED_SHARES, strict=True)
+    )
+    found = _PROBED_MBIT * (longer[1] - short[1]) / max(longer[0] - short[0], 1e-9)
+    return max(_STEP_MBIT, round(found / _STEP_MBIT) * _STEP_MBIT)
 
 
 def least_makespan_s(cycles: Sequence[Cycle], share: float) -> tuple[float, str]:
@@ -193,7 +196,8 @@ def _teller() -> Callable[[str], None]:
 def as_json(found: Compared) -> dict[str, Any]:
     """What is printed with `--json`, without samples."""
     return {
-        "share": found.share, "mbit": found.runs[0].mbit, "best_s": found.best_s, "busier": found.busier, "errors": found.errors.as_json(),
+        "share": found.share, "mbit": found.runs[0].mbit, "best_s": found.best_s, "busier": found.busier,
+        "errors": found.errors.as_json(),
         "runs": [
             {
                 "policy": run.policy, "mean_jct_s": run.mean_jct_s, "makespan_s": run.makespan_s,

@@ -52,11 +52,11 @@ class MixedJob(NamedTuple):
 
 # In the order of submission.
 JOBS = (
-    MixedJob("lda-comp", "lda", DataSetSize(3_000, 600, 300, 20), {"topics": 200}, 55),
+    MixedJob("lda-comp", "lda", DataSetSize(6_000, 600, 300, 20), {"topics": 200}, 45),
     MixedJob("lasso-comm", "lasso", DataSetSize(3_000, 160_000, 200), {}, 25),
-    MixedJob("nmf-comp", "nmf", DataSetSize(2_000_000, 800, users=10_000, classes=8), {"rank": 128}, 60),
+    MixedJob("nmf-comp", "nmf", DataSetSize(5_000_000, 800, users=10_000, classes=8), {"rank": 128}, 45),
     MixedJob("mlr-comm", "mlr", DataSetSize(2_000, 5_000, 100, 10), {"classes": 40}, 35),
-    MixedJob("mlr-comp", "mlr", DataSetSize(24_000, 500, 100, 10), {"classes": 150}, 65),
+    MixedJob("mlr-comp", "mlr", DataSetSize(48_000, 500, 100, 10), {"classes": 150}, 45),
     MixedJob("nmf-comm", "nmf", DataSetSize(200_000, 4_000, users=2_000, classes=8), {"rank": 128}, 30),
     MixedJob("lasso-wide", "lasso", DataSetSize(12_000, 100_000, 200), {}, 55),
     MixedJob("lda-comm", "lda", DataSetSize(2_000, 5_000, 100, 20), {"topics": 120}, 25),

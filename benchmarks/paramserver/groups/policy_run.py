@@ -68,6 +68,11 @@ class PolicyRun(Struct, frozen=True):
         """When the last job ended."""
         return max(job.ended_s for job in self.jobs)
 
+    def used_s(self) -> tuple[float, float]:
+        """For how long CPU and network would have been busy if all hosts had been fully used."""
+        ends = [(a.at_s if a else 0.0, b) for a, b in zip((None, *self.use), self.use, strict=False)]
+        return sum(s.cpu * (s.at_s - at_s) for at_s, s in ends), sum(s.net * (s.at_s - at_s) for at_s, s in ends)
+
     def mean_use(self) -> tuple[float, float]:
         """CPU and network until the last job ended."""
         seen = [sample for sample in self.use if sample.at_s <= self.makespan_s + _SAMPLE_S]

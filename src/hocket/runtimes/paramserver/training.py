@@ -6,8 +6,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -26,6 +25,7 @@ from hocket.runtimes.paramserver.checkpoint import (
     unpacked_states,
 )  # fmt: skip
 from hocket.runtimes.paramserver.comm_demand import CommDemand
+from hocket.runtimes.paramserver.comm_of_all_hosts import comm_of_all_hosts
 from hocket.runtimes.paramserver.file_blocks import FileBlocks
 from hocket.runtimes.paramserver.host_blocks import (
     BlocksInMemory,
@@ -44,7 +44,7 @@ from hocket.runtimes.paramserver.launch_variables import LaunchVariables, defaul
 from hocket.runtimes.paramserver.model_memory import ModelMemory
 from hocket.runtimes.paramserver.model_shard import ModelShard, Update
 from hocket.runtimes.paramserver.phase_tokens import tokens_offered
-from hocket.runtimes.paramserver.phase_turns import CommTurn, NoTurns, PhaseTurns, TimedTurn
+from hocket.runtimes.paramserver.phase_turns import NoTurns, PhaseTurns
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout, Plan, plan_of
 from hocket.runtimes.paramserver.sharding import blocks_of, iterations_of_epoch
 from hocket.runtimes.paramserver.stop_signals import StopSignals
@@ -368,7 +368,7 @@ class _Run:
             comp_s = _clock_s() - began_s
         if within := (number + 1) % len(self.batches):
             self.blocks.expect(self._own_of(self.batches[within]))
-        with self._comm(f"computed {number}") as turn:
+        with comm_of_all_hosts(self.group, self.turns, f"computed {number}") as turn:
             own = self.model.push(turn)
             push_s = turn.took_s()
             self.shard.wait_for_pushes(self.group.is_broken)
@@ -376,28 +376,10 @@ class _Run:
         apply_s = self._apply(own)
         return PhaseTimes(pull_s, comp_s, push_s + apply_s), PhaseTimes(alone_pull_s, comp_s, alone_push_s + apply_s)
 
-    @contextmanager
-    def _comm(self, point: str) -> Iterator[TimedTurn]:
-        """A PULL or PUSH, which begins on all hosts when all have come to a point and host 0 has its token.
-
-        One token for all hosts: if each waited for its own, they would begin at different times, and what one job's
-        hosts send would meet what another's receive.
-        """
-        with ExitStack() as held:
-            taken: list[CommTurn] = []
-
-            def take() -> bool:
-                turn = held.enter_context(self.turns.comm())
-                taken.append(turn)
-                return turn.is_primary
-
-            is_primary = self.group.exchange(point, None, None if self.group.host else take)[0]
-            yield TimedTurn(taken[0] if taken else held.enter_context(self.turns.follow_comm(is_primary)))
-
     def _pull(self, point: str, mine: list[int], key: object, needs: Mapping[int, Mapping[str, Array | None]]) -> float:
         if key not in self.plans:
             self.plans[key] = plan_of({i: needs[i] for i in mine}, self.layouts)
-        with self._comm(point) as turn:
+        with comm_of_all_hosts(self.group, self.turns, point) as turn:
             self.model.pull(self.plans[key], turn)
             took_s = turn.took_s()
             self.group.exchange(f"ended {point}", None)
