@@ -213,7 +213,7 @@ def test_a_job_is_checked_while_it_is_typed_and_submitted(tab: Tab, controller: 
     assert page.locator(".job h1").inner_text() == "<b>typed"
     made = controller.call("GET", "/v1/jobs/%3Cb%3Etyped")["job"]
     assert (made["env"], made["secrets"], made["until"], made["gpus"]) == (["A", "B"], ["KEY"], "acc >= 100%", 0)
-    controller.call("POST", "/v1/wishes", {"wish": "stop", "jobs": ["<b>typed"]})
+    controller.call("POST", "/v1/job-requests", {"request": "stop", "jobs": ["<b>typed"]})
 
 
 @pytest.mark.slow
@@ -481,13 +481,13 @@ def test_the_page_catches_up_when_its_connection_was_lost(tab: Tab, controller: 
     tab.context.set_offline(True)
     tab.awaits("document.querySelector('.connection').textContent === 'Reconnecting…'")
     submit(controller, id="meanwhile", command=train(controller, "meanwhile"), gpus=2, owner="bob")
-    controller.call("POST", "/v1/wishes", {"wish": "pause", "jobs": ["meanwhile"]})
+    controller.call("POST", "/v1/job-requests", {"request": "pause", "jobs": ["meanwhile"]})
     tab.context.set_offline(False)
     row = "[...document.querySelectorAll('.virtual .row')].filter(row => row.textContent.includes('meanwhile'))"
     tab.awaits(f"{row}.length === 1 && {row}[0].textContent.includes('held')")
     tab.awaits("document.querySelector('.connection').textContent === ''")
     assert tab.page.evaluate(f"new Set({NAMES}).size === {NAMES}.length"), "nothing is there twice"
-    controller.call("POST", "/v1/wishes", {"wish": "stop", "jobs": ["meanwhile"]})
+    controller.call("POST", "/v1/job-requests", {"request": "stop", "jobs": ["meanwhile"]})
     tab.errors = [error for error in tab.errors if not error.startswith("Failed to load resource:")]
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from hocket.agent.job_environment import OWN, SHELL, is_one_of
 from hocket.agent.requirements import names_files
-from hocket.control.admission import read_request, refusal
+from hocket.control.admission import read_submitted_spec, refusal
 from hocket.job_input import units
 from hocket.job_input.launchers import asked_by_launcher, program_of
 from hocket.job_input.paramserver_input import HostsProblem, with_hosts
@@ -111,7 +111,7 @@ def _check_field(name: str, value: object) -> None:
     if field.part == "shell" or field.reads == "gpus":
         return  # These are no fields of the spec.
     try:
-        read_request({"command": ["true"], field.api: read})
+        read_submitted_spec({"command": ["true"], field.api: read})
     except SpecError as error:
         if (problem := _as_said(str(error))).field == name:
             raise problem from None
@@ -168,10 +168,10 @@ def _with_hosts(said: Mapping[str, object]) -> Mapping[str, object]:
 def _admissible(spec: dict[str, Any]) -> Job:
     """The job, or the first of an array, if a controller with room for it would accept it."""
     try:
-        request = read_request(spec)
+        submitted = read_submitted_spec(spec)
     except SpecError as error:
         raise _as_said(str(error)) from error
-    job = next(request.jobs(request.job.id or "job"))
+    job = next(submitted.jobs(submitted.job.id or "job"))
     if reason := refusal((), job, None):
         raise _as_said(reason.removeprefix(f"job '{job.id}': "))
     return job

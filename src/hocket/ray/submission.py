@@ -10,7 +10,7 @@ from typing import Any
 
 from hocket.cli.live.bundle_upload import Bundles
 from hocket.cli.live.client import Client
-from hocket.cli.live.job_rows import row_in, shown, wished
+from hocket.cli.live.job_rows import row_in, send_job_request, shown
 from hocket.cli.live.submission import sent
 from hocket.cli.live.waiting import await_ends
 from hocket.cli.terminal.errors import InputError
@@ -47,7 +47,7 @@ class SubmittedJob:
     def stop(self) -> None:
         """Ask it to end."""
         with self.client() as client:
-            _in_words(lambda: wished(client, "stop", [self.id]))
+            _in_words(lambda: send_job_request(client, "stop", [self.id]))
 
     def client(self) -> Client:
         """What calls its controller; to be used in a `with` statement."""

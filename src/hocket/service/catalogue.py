@@ -24,6 +24,7 @@ from hocket.model.event import (
     JobFailed,
     JobMoved,
     JobPaused,
+    JobRequest,
     JobResized,
     JobSaved,
     JobStarted,
@@ -33,7 +34,6 @@ from hocket.model.event import (
     NodeLost,
     ProgressReported,
     StateStored,
-    Wish,
     WorkLost,
 )
 from hocket.model.job import Job
@@ -216,11 +216,11 @@ class Catalogue:
                 record.reason = reason or (record.reason if verdict != "finished" else "finished by itself")
                 record.note(at_s, verdict, reason)
                 self._end(record, at_s, verdict)
-            case JobAsked(_, _, wish, by):
-                record.note(at_s, f"asked to {wish}", f"by {by}" if by else "")
-                if wish is not Wish.STOP:
+            case JobAsked(_, _, request, by):
+                record.note(at_s, f"asked to {request}", f"by {by}" if by else "")
+                if request is not JobRequest.STOP:
                     record.held = record.held or HeldTime()
-                    record.held.is_paused = wish is Wish.PAUSE
+                    record.held.is_paused = request is JobRequest.PAUSE
                     record.hold_changed(at_s)
             case JobSaved():
                 record.saved_s = at_s

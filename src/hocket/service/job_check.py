@@ -8,12 +8,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hocket.control.admission import read_request
+from hocket.control.admission import read_submitted_spec
 from hocket.job_input.launchers import launcher_warning
 from hocket.job_input.read_job import FieldProblem, as_said, read_remote_job, remote_problems
 from hocket.job_input.write_job import command_line, toml
 from hocket.model.job import Job
-from hocket.model.job_spec import FIELDS, JobRequest, SpecError, shown_spec
+from hocket.model.job_spec import FIELDS, SpecError, SubmittedSpec, shown_spec
 from hocket.policies.registry import BoundPolicy
 from hocket.service.ignored_options import ignored_options
 from hocket.service.intake import Intake, read_body
@@ -61,7 +61,7 @@ class _Judge(Struct, frozen=True):
     def spec(self, given: Any) -> CheckedJob:
         found = CheckedJob()
         try:
-            return self._judged(found, read_request(given))
+            return self._judged(found, read_submitted_spec(given))
         except SpecError as error:
             return _refused(found, as_said(str(error)))
 
@@ -77,14 +77,14 @@ class _Judge(Struct, frozen=True):
         try:
             spec = read_remote_job(said).spec
             warning = launcher_warning(spec, is_here=False)
-            return self._judged(replace(found, warnings=[warning] if warning else []), read_request(spec))
+            return self._judged(replace(found, warnings=[warning] if warning else []), read_submitted_spec(spec))
         except FieldProblem as problem:
             return _refused(found, problem)
         except SpecError as error:
             return _refused(found, as_said(str(error)))
 
-    def _judged(self, found: CheckedJob, request: JobRequest) -> CheckedJob:
-        judged = self.intake.check([request])
+    def _judged(self, found: CheckedJob, spec: SubmittedSpec) -> CheckedJob:
+        judged = self.intake.check([spec])
         job, why = next((each for each in judged if each[1]), judged[0])
         why = why or self.may_submit(job)
         warnings = [*found.warnings, *ignored_options(job, self.policy)]

@@ -61,7 +61,7 @@ PERMISSIONS: Mapping[str, Roles] = {
     "POST /v1/jobs/{job_id:path}/pause": _USE,
     "POST /v1/jobs/{job_id:path}/resume": _USE,
     "POST /v1/jobs/{job_id:path}/stop": _USE,
-    "POST /v1/wishes": _USE,
+    "POST /v1/job-requests": _USE,
     "PUT /v1/owners/{owner_id:text}": _RULE,
     "POST /v1/nodes/{node:text}/drain": _RULE,
     "POST /v1/nodes/{node:text}/undrain": _RULE,

@@ -11,13 +11,13 @@ from hocket.model.event import (
     JobEnded,
     JobFailed,
     JobPaused,
+    JobRequest,
     JobResized,
     JobStarted,
     JobSubmitted,
     JobWarned,
     NodeLost,
     StateStored,
-    Wish,
 )
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Tenant
@@ -77,17 +77,17 @@ def test_time_in_which_a_job_is_held_is_no_waiting_time():
     for cycle in (
         Cycle(0.0, (JobSubmitted(0.0, Job("a")),)),
         Cycle(1.0, (JobSubmitted(1.0, Job("b", after=("a", "gone"))),)),
-        Cycle(11.0, (JobAsked(11.0, "b", Wish.PAUSE),)),
+        Cycle(11.0, (JobAsked(11.0, "b", JobRequest.PAUSE),)),
         Cycle(21.0, (JobEnded(21.0, "a"),)),  # It is still paused.
-        Cycle(31.0, (JobAsked(31.0, "b", Wish.RESUME),), placed),
+        Cycle(31.0, (JobAsked(31.0, "b", JobRequest.RESUME),), placed),
         Cycle(34.0, (JobStarted(34.0, "b", attempt=1),)),
-        Cycle(40.0, (JobAsked(40.0, "b", Wish.PAUSE),)),
+        Cycle(40.0, (JobAsked(40.0, "b", JobRequest.PAUSE),)),
         Cycle(42.0, (JobPaused(42.0, "b"),)),  # It ran until now.
     ):
         catalogue.see(cycle)
     record = catalogue.records["b"]
     assert (record.waited_at(99.0), record.ran_at(99.0)) == (3.0, 8.0)
-    catalogue.see(Cycle(102.0, (JobAsked(102.0, "b", Wish.RESUME),)))
+    catalogue.see(Cycle(102.0, (JobAsked(102.0, "b", JobRequest.RESUME),)))
     assert record.waited_at(107.0) == 8.0
     catalogue.see(Cycle(110.0, (JobEnded(110.0, "b", "stopped"),)))
     assert record.waited_at(999.0) == 11.0

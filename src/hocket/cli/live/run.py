@@ -131,10 +131,10 @@ class _Follower:
 
     def _ask_to_stop(self) -> None:
         from hocket.cli.live.client import ControllerAway
-        from hocket.cli.live.job_rows import wished
+        from hocket.cli.live.job_rows import send_job_request
 
         try:
-            wished(self._client, "stop", [self._job])
+            send_job_request(self._client, "stop", [self._job])
         except ControllerAway as error:  # It is asked again at the next look.
             self.away(error)
             return

@@ -13,7 +13,7 @@ import typer
 from msgspec.structs import replace
 
 from hocket.cli.live.client import login
-from hocket.cli.live.job_rows import LIVE, rows, unknown, wished
+from hocket.cli.live.job_rows import LIVE, rows, send_job_request, unknown
 from hocket.cli.live.toml_jobs import jobs_in, located
 from hocket.cli.terminal.errors import BAD_INPUT, InputError
 from hocket.control.admission import refusal
@@ -130,7 +130,7 @@ def _withdrawn(client: Client, accepted: Sequence[str], why: str) -> Exception:
     if not accepted:
         return InputError(why)
     try:
-        wished(client, "stop", accepted)
+        send_job_request(client, "stop", accepted)
     except InputError as error:
         said = f"{len(accepted)} jobs had been accepted and could not be stopped ({error})"
         return InputError(f"{why}; {said}: {', '.join(accepted[:5])}")

@@ -96,7 +96,7 @@ class JobTuner:
         """Pause what runs; how many trials were not over."""
         names = {self._study.job_name(t.number) for t in self._study.under_way}
         there = [name for name in self._live() if name in names]
-        self._wish("pause", there)
+        self._request("pause", there)
         self._reports.tell("paused")
         return len(there)
 
@@ -174,18 +174,18 @@ class JobTuner:
             elif want is Want.RUN and last is Ask.NOTHING:
                 self._asked[name] = Ask.RESUME  # If it is paused from now on, somebody else did it.
         for what in (Ask.STOP, Ask.PAUSE, Ask.RESUME):  # what frees devices first
-            self._wish(what, [name for _, name in found.get(what, ())])
+            self._request(what, [name for _, name in found.get(what, ())])
         self._submit([number for number, _ in found.get(Ask.SUBMIT, ())])
         for what, jobs in found.items():
             self._asked |= dict.fromkeys((name for _, name in jobs), what)
         return bool(found)
 
-    def _wish(self, wish: str, names: list[str]) -> None:
+    def _request(self, request: str, names: list[str]) -> None:
         """For each job; one that is over by now needs nothing more."""
         if not names:
             return
-        said = {"wish": str(wish), "jobs": names, "by": f"hocket tune ({login()})"[:200]}
-        patiently(self._client, lambda: self._client.post("/v1/wishes", said))
+        said = {"request": str(request), "jobs": names, "by": f"hocket tune ({login()})"[:200]}
+        patiently(self._client, lambda: self._client.post("/v1/job-requests", said))
 
     def _submit(self, numbers: Iterable[int]) -> None:
         specs = [self._describe(self._study.command(number)) for number in numbers]
