@@ -1,6 +1,7 @@
 """Events as journals write them: what an earlier version wrote can be read, and what is written now, by it too."""
 
 import msgspec
+
 from hocket.model.event import JobAsked, JobRequest
 
 WRITTEN = b'{"event":"JobAsked","at_s":3.0,"job":"a","wish":"pause","by":"ann"}'
