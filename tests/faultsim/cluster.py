@@ -134,7 +134,7 @@ class SimulatedController:
         policy = bind(name, _RESTLESS if name == "restless" else {})
         executor = agents(cluster.scenario.lease_s, ResizeBy.EARLY, lambda: kernel.now_s + EPOCH_S)
         engine = Engine("simulated", executor, policy)
-        engine.seen.append(cluster.checks.cycle_written)
+        engine.on_cycle.append(cluster.checks.cycle_written)
         serve = routes(engine, cluster)
         self.engine = engine
         cluster.checks.controller_restored(engine, self.store)

@@ -554,10 +554,10 @@ VALUES: list[tuple[str, str, Any]] = [
     ("submit.js", r"m.valueOf('env', ' A=1\n\nB=2 ')", ["A=1", "B=2"]),
     ("what_if.js", "[m.difference(90, 100, -1), m.difference(1, 0, 1)]", [["−10.0 %", "better"], ["", ""]]),
     ("what_if.js", "Object.values(m.readParameters({a: '[1, 2]', b: 'x'}))", [[1, 2], "x"]),
-    ("answer.js", "m.said({exact: true, elapsed_s: 2})", "Exact, after 2.0 s."),
+    ("answer.js", "m.summaryOf({exact: true, elapsed_s: 2})", "Exact, after 2.0 s."),
     (
         "answer.js",
-        "m.said({exact: false, fraction: 0.125, elapsed_s: 2, accuracy: 0.99, confidence: 0.95})",
+        "m.summaryOf({exact: false, fraction: 0.125, elapsed_s: 2, accuracy: 0.99, confidence: 0.95})",
         "From 12.5 % of the data, after 2.0 s: acc ≥ 99.00 % in all columns and rows, 95 % confident.",
     ),
     ("jobs.js", f"['owner:ana', 'owner:an', 'state:run node:n', 'x ana'].map(q => m.matcher(q)({ROW}))", [1, 0, 1, 1]),

@@ -96,7 +96,7 @@ def query(
     """
     try:
         from hocket.query import Query, QueryError
-        from hocket.runtimes.query.duckdb_errors import ctrl_c_as_such
+        from hocket.runtimes.query.duckdb_errors import ctrl_c_as_interrupt
         from hocket.runtimes.query.engines import open_engine
     except ImportError as error:
         raise InputError(f"queries need DuckDB and sqlglot ({error}): pip install 'hocket[query]'") from error
@@ -117,7 +117,7 @@ def query(
     try:
         text = sys.stdin.read() if sql == "-" else sql
         with ExitStack() as within:
-            within.enter_context(ctrl_c_as_such())
+            within.enter_context(ctrl_c_as_interrupt())
             opened = open_engine(
                 data, engine, master, conf, threads=threads, memory=memory,
                 state=None if state is None else state.expanduser().absolute(),

@@ -113,7 +113,7 @@ def _check_field(name: str, value: object) -> None:
     try:
         read_submitted_spec({"command": ["true"], field.api: read})
     except SpecError as error:
-        if (problem := _as_said(str(error))).field == name:
+        if (problem := _field_problem(str(error))).field == name:
             raise problem from None
 
 
@@ -170,19 +170,19 @@ def _admissible(spec: dict[str, Any]) -> Job:
     try:
         submitted = read_submitted_spec(spec)
     except SpecError as error:
-        raise _as_said(str(error)) from error
+        raise _field_problem(str(error)) from error
     job = next(submitted.jobs(submitted.job.id or "job"))
     if reason := refusal((), job, None):
-        raise _as_said(reason.removeprefix(f"job '{job.id}': "))
+        raise _field_problem(reason.removeprefix(f"job '{job.id}': "))
     return job
 
 
-def as_said(problem: str, job_id: str = "") -> FieldProblem:
+def as_field_problem(problem: str, job_id: str = "") -> FieldProblem:
     """A refusal of the controller, `job 'net': sizes must …`, under the name that users know the field by."""
-    return _as_said(problem.removeprefix(f"job '{job_id}': "))
+    return _field_problem(problem.removeprefix(f"job '{job_id}': "))
 
 
-def _as_said(problem: str) -> FieldProblem:
+def _field_problem(problem: str) -> FieldProblem:
     """What is wrong with a field of the spec, under the name that users know it by."""
     found = re.match(r"(?P<field>\w+)(?P<part>[^\s:]*)(?P<colon>:?) (?P<rule>.*)", problem, re.DOTALL)
     if not found or found["field"] not in _BY_API_NAME:

@@ -32,7 +32,7 @@ class Evolution(Struct, frozen=True):
     path_covariance: list[float]
 
 
-def begun(size: int, sigma: float) -> Evolution:
+def initial(size: int, sigma: float) -> Evolution:
     """At zero, in all directions alike."""
     identity = [[float(i == j) for j in range(size)] for i in range(size)]
     return Evolution(0, [0.0] * size, sigma, identity, [0.0] * size, [0.0] * size)

@@ -189,7 +189,7 @@ def _drawn(window: Window, rng: Random, most: int) -> list[Row]:
 
 
 def _cut(window: Window, rng: Random, most: int) -> list[Row]:
-    """As many jobs in a row as the window has, from a moment of its week that lots decide."""
+    """As many jobs in a row as the window has, from a random moment of its week."""
     rows = _rows(window.trace, window.kind, window.cluster, window.week)
     fitting = [r for r in rows if r[3] <= most]
     if len(fitting) < 2:

@@ -155,11 +155,11 @@ export class Jobs {
     setText(this.summary, `${number(this.rows.length)} of ${count(this.store.jobs.size, "job")}`);
     this.more.hidden = this.store.hasAllEnded !== false;
     this.empty.hidden = this.rows.length > 0;
-    this._sayEmpty(this.store.jobs.size);
+    this._showEmpty(this.store.jobs.size);
     this._updateBulk();
   }
 
-  _sayEmpty(many) {
+  _showEmpty(many) {
     if (this.rows.length) return;
     if (many) setText(this.empty, "No job matches the filter.");
     else fill(this.empty, "There are no jobs yet. Submit one: ", h("code", {}, "hocket submit -- python train.py"));

@@ -30,7 +30,7 @@ from ray.tune.result import RESULT_DUPLICATE
 
 from hocket.cli.live.client import Client
 from hocket.cli.live.job_rows import MISSED, WELL, job_path, row_in
-from hocket.cli.live.waiting import patiently
+from hocket.cli.live.waiting import retry_while_away
 from hocket.job_input.read_job import carried
 from hocket.ray import trial_guard
 from hocket.ray.submission import SubmissionError, SubmittedJob, check_options, submit_from
@@ -112,7 +112,7 @@ class TrialOfJob(tune.Trainable):  # type: ignore[misc]
             while not self._reports:
                 if self._trouble:
                     raise RuntimeError(self._trouble)
-                found = patiently(client, partial(_shown, client, self._job.id))
+                found = retry_while_away(client, partial(_shown, client, self._job.id))
                 row = row_in(found)
                 self._last, new = new_reports(found.get("observations") or (), self._last)
                 self._reports.extend(new)

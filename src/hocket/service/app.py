@@ -105,12 +105,12 @@ def make_app(
     secrets = SecretStore(engine.journal, secrets_key)
     secrets.sweep(engine.snapshot.jobs)
     engine.executor.secrets_of = secrets.of
-    engine.changed.append(secrets.see)
+    engine.on_jobs_changed.append(secrets.see)
     api = Api(engine, tokens, secrets, go_down, protect_s, notify_commands or local_commands)
     api.user_commands = notify_commands
     api.intake.bundles, api.intake.grows = bundles or BundleStore(None), grows
     if grows:
-        engine.let_grow()
+        engine.accept_jobs_without_room()
     api.is_ready = is_ready
 
     metrics = Metrics(engine) if metrics is None else metrics

@@ -40,8 +40,8 @@ def trace_cycles(engine: Engine, environment: Mapping[str, str]) -> Callable[[],
     provider = TracerProvider(resource=Resource.create({**named, "service.version": __version__}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     spans = _CycleSpans(provider.get_tracer("hocket", __version__), engine)
-    engine.seen.append(spans.see)
-    engine.timed.append(spans.time)
+    engine.on_cycle.append(spans.see)
+    engine.on_cycle_timed.append(spans.time)
 
     def end() -> None:
         provider.shutdown()

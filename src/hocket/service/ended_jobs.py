@@ -33,10 +33,10 @@ _COMPRESSED = b"x"  # what zlib's values begin with, and no map of MessagePack d
 
 
 class Mark(Struct, frozen=True):
-    """How far the shelf is, and what was counted by then."""
+    """Up to which cycle the table is complete, and what was counted by then."""
 
     cycle: int  # its number
-    check: int  # its checksum: a shelf is of one journal
+    check: int  # its checksum: a table is of one journal
     submitted: int
     over: dict[str, int]  # verdict → jobs
     queue_reason: str
@@ -47,7 +47,7 @@ _MARK = msgspec.msgpack.Decoder(Mark)
 
 
 class EndedJobsError(Exception):
-    """The shelf cannot be read or written."""
+    """The table cannot be read or written."""
 
 
 def checksum(cycle: Cycle) -> int:
@@ -89,7 +89,7 @@ class EndedJobs:
             db.execute("INSERT INTO mark VALUES (?)", (_ENCODER.encode(mark),))
 
     def fill(self, records: Sequence[Record]) -> None:
-        """Add jobs, before there is a mark: a shelf without one is begun anew."""
+        """Add jobs, before there is a mark: a table without one is made anew."""
         with _trouble(self.path, "written"), self._transaction() as db:
             db.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)", _rows(records))
 

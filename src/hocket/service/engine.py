@@ -32,7 +32,7 @@ from hocket.service.policy_guard import guarded
 from hocket.service.record import Record
 
 _log = logging.getLogger("hocket.service")
-_SAID_AGAIN_S = 60.0  # what a policy raises, at the earliest
+_LOG_AGAIN_S = 60.0  # until the same error of a policy is logged again
 _RETRY_S = 1.0  # after the journal could not be written
 _LONG_COMPILATION_S = 1.0  # is logged
 DEFAULT_POLICY = "las"
@@ -47,7 +47,7 @@ class CycleTimes(Struct, frozen=True):
 
     cycle_s: float  # from taking in its events to sending its actions
     append_s: float  # to write it to the journal
-    decisions_s: tuple[float, ...]  # of the policy; none if it was not asked
+    decisions_s: tuple[float, ...]  # of the policy; none if it was not called
 
 
 class Engine:
@@ -89,11 +89,11 @@ class Engine:
         self._down = ""  # why nothing can be accepted
         self._recovered_s = -_RETRY_S  # when the journal was last restored after it could not be written
         self._refused: tuple[str, ...] = ()  # what was wrong with the policy's last plan
-        self._raised: tuple[str, float] = ("", 0.0)  # what the policy raised last, and when that was said
+        self._raised: tuple[str, float] = ("", 0.0)  # what the policy raised last, and when that was logged
         self._changed_jobs: list[Record] = []  # by the present cycle
-        self.changed: list[Callable[[list[Record]], None]] = []  # are told which jobs changed
-        self.seen: list[Callable[[int, Cycle], None]] = []  # are given each cycle that is in the journal, numbered
-        self.timed: list[Callable[[CycleTimes], None]] = []  # are told how long each cycle took
+        self.on_jobs_changed: list[Callable[[list[Record]], None]] = []  # called with the jobs that a cycle changed
+        self.on_cycle: list[Callable[[int, Cycle], None]] = []  # called with each cycle in the journal, and its number
+        self.on_cycle_timed: list[Callable[[CycleTimes], None]] = []  # called with how long each cycle took
         self._began_s = 0.0  # when the present cycle began
         self._decisions_s: tuple[float, ...] = ()  # of the present cycle
         self.over = Flag()
@@ -108,7 +108,7 @@ class Engine:
 
     @property
     def trouble(self) -> str:
-        """What its owner should look after; empty if all is well."""
+        """What its user should look at; empty if all is well."""
         if self._down or not self._refused:
             return self._down
         return f"the last plan of policy '{self.policy.policy.name}' was refused: {self._refused[0]}"
@@ -123,8 +123,8 @@ class Engine:
         """The number of the last cycle that is in the journal."""
         return self._seen
 
-    def let_grow(self) -> None:
-        """Nodes may come for jobs that fit none: they are not refused. Before `start`."""
+    def accept_jobs_without_room(self) -> None:
+        """Accept jobs that fit no node, because nodes may be added for them. To be called before `start`."""
         self._controller.grows = True
 
     @property
@@ -171,7 +171,7 @@ class Engine:
         return guarded(wanted, self._excuse)
 
     def _set_policy(self) -> None:
-        """Have what decides from now on in the journal, if it is not what decided last."""
+        """Write to the journal which policy decides from now on, if it is another one than before."""
         last = self._controller.policy_set
         self.policy = self._first if last is None else self._bind(last.policy, last.params)
         wanted = self._wanted
@@ -196,17 +196,17 @@ class Engine:
         return self.executor.post(lambda _state, now_s: [PolicySet(now_s, name, settings, reason)])
 
     def _compile_policy(self) -> None:
-        """Before agents call: one that is not answered for long gives its jobs up."""
+        """Compile before agents call: an agent that is not answered for long gives up its jobs."""
         began_s = monotonic()
         try:
             self.policy.compile()
-        except Exception:  # What it needs will be missed by its decisions too, and be said then.
+        except Exception:  # Its decisions will fail for the same reason, and that is logged then.
             _log.exception("policy '%s' cannot be compiled", self.policy.policy.name)
         if (took_s := monotonic() - began_s) > _LONG_COMPILATION_S:
             _log.info("policy '%s' was compiled in %.1f s", self.policy.policy.name, took_s)
 
     def _give_history(self) -> None:
-        """Have the past jobs in the journal that it does not know; what it has learned itself is not pushed out."""
+        """Write past jobs that the journal lacks to it; they never take the place of its own ended jobs."""
         known = self._controller.snapshot.past_jobs.jobs
         had = {_plain_job(job) for job in known}
         new = [job for job in self._history if _plain_job(job) not in had]
@@ -216,9 +216,11 @@ class Engine:
 
     def _excuse(self, error: Exception) -> None:
         said, now_s = f"{type(error).__name__}: {error}", monotonic()
-        if said != self._raised[0] or now_s > self._raised[1] + _SAID_AGAIN_S:  # Every job may have the same trouble.
+        if said != self._raised[0] or now_s > self._raised[1] + _LOG_AGAIN_S:  # Every job may cause the same error.
             self._raised = said, now_s
-            _log.error("policy '%s' raised, and was not followed", self.policy.policy.name, exc_info=error)
+            _log.error(
+                "policy '%s' raised an error; its decision was not carried out", self.policy.policy.name, exc_info=error
+            )
 
     def _run(self) -> None:
         cycle_number.set(self._controller.cycles + 1)
@@ -228,8 +230,8 @@ class Engine:
             self._down = str(error)
             _log.error("%s", error)
         except Exception:
-            self._down = "the controller broke; see its log"
-            _log.exception("the controller broke")
+            self._down = "the controller failed with an error; see its log"
+            _log.exception("the controller failed")
         finally:
             self.executor.close()
             gone = Unavailable(self._down or "the controller is going down")
@@ -248,12 +250,12 @@ class Engine:
         """The cycle is in the journal: show it to the users and to the executor."""
         self._down = ""
         self._decisions_s = tuple(controller.decision_s)
-        controller.decision_s.clear()  # There is no end to them.
+        controller.decision_s.clear()  # Otherwise it would grow without limit.
         cycle = self._last.cycle
         if cycle.plan is not None:
             self._refused = cycle.refused
         self._changed_jobs = self._see(cycle)
-        self.catalogue.put_away(self._seen)
+        self.catalogue.store_ended(self._seen)
         self._show()
         self.executor.observe(self.snapshot)
 
@@ -262,11 +264,11 @@ class Engine:
         events = self._last.cycle.events
         self.executor.settle(events)
         self._save(controller, len(events))
-        for tell in self.changed:
-            tell(self._changed_jobs)
+        for call in self.on_jobs_changed:
+            call(self._changed_jobs)
         times = CycleTimes(perf_counter() - self._began_s, self._last.append_s, self._decisions_s)
-        for time in self.timed:
-            time(times)
+        for note_times in self.on_cycle_timed:
+            note_times(times)
         cycle_number.set(controller.cycles + 1)
 
     def recover(self, error: JournalError) -> Controller:
@@ -297,8 +299,8 @@ class Engine:
         in_doubt = self.journal.after(self._seen)  # One whose commit got no answer may be there.
         changed = [record for cycle in in_doubt for record in self._see(cycle)]
         self._show()
-        for tell in self.changed:
-            tell(changed)
+        for call in self.on_jobs_changed:
+            call(changed)
         cycle_number.set(self._controller.cycles + 1)
         return self._controller
 
@@ -317,12 +319,14 @@ class Engine:
         live = self._controller.state.jobs.live
         before = self.snapshot.jobs.data() if any(job_id not in live for job_id in changed) else {}
         self.catalogue.follow(cycle, changed, live, before)
-        for give in self.seen:
-            give(self._seen, cycle)
-        return [self.catalogue.records[job_id] for job_id in changed]  # Soon they may be on the shelf.
+        for call in self.on_cycle:
+            call(self._seen, cycle)
+        return [
+            self.catalogue.records[job_id] for job_id in changed
+        ]  # Soon they may be in the table of ended jobs only.
 
     def _show(self) -> None:
-        """Let others see the state."""
+        """Publish the state to other threads."""
         self.snapshot: Snapshot = self._controller.snapshot
         self.decisions = self._controller.state.decision
 

@@ -25,7 +25,7 @@ class HeldGpus(Struct, frozen=True, gc=False):
     gpus: list[str]
     from_s: float
     until_s: float | None  # None while it runs
-    how: str  # it ended
+    how: str  # how it ended
 
 
 class GpuHistory:

@@ -74,14 +74,14 @@ def read_submitted_specs(body: bytes, owner: str = "") -> list[SubmittedSpec]:
     found = []
     for n, given in enumerate(call.given):
         try:
-            found.append(read_submitted_spec(read_said(given) if call.has_options else given))
+            found.append(read_submitted_spec(read_options(given) if call.has_options else given))
         except (SpecError, FieldProblem) as error:
             raise SpecError(f"{'options' if call.has_options else 'jobs'}[{n}]: {error}") from error
     return found
 
 
-def read_said(said: object) -> dict[str, Any]:
-    """The spec that a user's words mean. Raises FieldProblem, or SpecError if they are no object."""
+def read_options(said: object) -> dict[str, Any]:
+    """The spec that options mean, as a user gave them. Raises FieldProblem, or SpecError if they are no object."""
     if not isinstance(said, dict):
         raise SpecError("must be an object")
     if wrong := remote_problems(said):
@@ -136,12 +136,12 @@ def refused_command(job: Job, because: str = "and the controller listens to othe
 
 
 class Intake:
-    """Hands submissions to the controller. What is private is its thread's alone."""
+    """Hands submissions to the controller. Private attributes are used by the controller's thread only."""
 
     def __init__(
         self, engine: Engine, owners: Owners, secrets: SecretStore, protect_s: float = 0.0, *, commands: bool = False
     ) -> None:
-        """`commands`: jobs may be told of by commands, which run as the controller's user."""
+        """`commands`: jobs may name commands as notifications, which run as the controller's user."""
         self._engine = engine
         self._secrets = secrets
         self._owners = owners
@@ -149,8 +149,8 @@ class Intake:
         self._commands = commands
         self.bundles = BundleStore(None)  # the working directories that came before their jobs
         self.grows = False  # whether nodes may come for jobs that fit none
-        self._coming: set[str] = set()  # ids that the present cycle takes in
-        self._renamed: dict[str, str] = {}  # name → id, of those whose name was used before
+        self._coming: set[str] = set()  # ids of jobs in the present cycle
+        self._renamed: dict[str, str] = {}  # name → id, of jobs in it whose name was used before
         self._find: Callable[[str], Record | None] = self._find_fast
         self._looked_up: dict[str, Record | None] = {}  # jobs that were looked for, for the present call
         self._nodes: tuple[Node, ...] = ()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hocket.control.admission import read_submitted_spec
 from hocket.job_input.launchers import launcher_warning
-from hocket.job_input.read_job import FieldProblem, as_said, read_remote_job, remote_problems
+from hocket.job_input.read_job import FieldProblem, as_field_problem, read_remote_job, remote_problems
 from hocket.job_input.write_job import command_line, toml
 from hocket.model.job import Job
 from hocket.model.job_spec import FIELDS, SpecError, SubmittedSpec, shown_spec
@@ -63,7 +63,7 @@ class _Judge(Struct, frozen=True):
         try:
             return self._judged(found, read_submitted_spec(given))
         except SpecError as error:
-            return _refused(found, as_said(str(error)))
+            return _refused(found, as_field_problem(str(error)))
 
     def said(self, said: Any) -> CheckedJob:
         if not isinstance(said, dict):
@@ -81,7 +81,7 @@ class _Judge(Struct, frozen=True):
         except FieldProblem as problem:
             return _refused(found, problem)
         except SpecError as error:
-            return _refused(found, as_said(str(error)))
+            return _refused(found, as_field_problem(str(error)))
 
     def _judged(self, found: CheckedJob, spec: SubmittedSpec) -> CheckedJob:
         judged = self.intake.check([spec])
@@ -90,7 +90,7 @@ class _Judge(Struct, frozen=True):
         warnings = [*found.warnings, *ignored_options(job, self.policy)]
         found = replace(found, job=shown_spec(job) | {"owner": job.owner}, warnings=warnings)
         if why:
-            return replace(_refused(found, as_said(why, job.id)), refused=why)
+            return replace(_refused(found, as_field_problem(why, job.id)), refused=why)
         return replace(found, id=judged[0][0].id)
 
 

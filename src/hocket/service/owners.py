@@ -97,7 +97,7 @@ def _infinite_field(body: bytes) -> str:
 
 
 class Owners:
-    """Hands what is set to the controller. What is private is its thread's alone."""
+    """Hands what is set to the controller. Private attributes are used by the controller's thread only."""
 
     def __init__(self, executor: LiveExecutor) -> None:
         self._executor = executor

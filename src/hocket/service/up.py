@@ -138,13 +138,13 @@ class Up:
             whatif=self._whatif, bundles=BundleStore(home.bundles), grows=ray is not None and ray.grows,
         )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
-        self.engine.seen.append(self._notifier.see)
+        self.engine.on_cycle.append(self._notifier.see)
         self._retention = Retention(store, self.engine.journal, keep, self.engine.now_s)
         self._switch = None
         if switch_to is not None:
             self._switch = PolicySwitch(self.engine, store, keep.archive, switch_to)
         self._is_marked = home.had_journal(self.engine.journal.name)
-        self.engine.seen.append(self._mark_journal)
+        self.engine.on_cycle.append(self._mark_journal)
         context = None if tls is None else _context(tls)
         self._server = _server(app, Limits(total=max(64, files * 4 // 5)), context)
         self._metrics_server = _server(metrics_app(metrics, hosts), Limits(total=_SCRAPERS), context)

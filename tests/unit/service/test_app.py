@@ -393,7 +393,7 @@ def asking(port, count, path):
 
 
 def test_listeners_delay_no_other_client_and_leave_nothing(client, engine, port, monkeypatch):
-    monkeypatch.setattr("hocket.service.broadcast._SIGN_OF_LIFE_S", 3600.0)
+    monkeypatch.setattr("hocket.service.broadcast._KEEP_ALIVE_S", 3600.0)
     with asking(port, 300, "/v1/events") as sockets:
         assert all(b"200 OK" in each.recv(1000) for each in sockets)
         assert client.get("/v1/status").status == 200
@@ -404,7 +404,7 @@ def test_listeners_delay_no_other_client_and_leave_nothing(client, engine, port,
                 more = each.recv(1000)
                 assert more, told
                 told += more
-    *_, say = engine.changed
+    *_, say = engine.on_jobs_changed
     until = time.monotonic() + 120
     while len(say.__self__._listeners):
         assert time.monotonic() < until

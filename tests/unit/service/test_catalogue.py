@@ -104,7 +104,7 @@ def test_a_job_that_is_over_keeps_its_last_reports(tmp_path):
     catalogue.keep_observations("a", before, reports["a"])
     catalogue.keep_observations("b", before, reports["b"])
     assert catalogue.records["b"].observations == (), "it is not over"
-    catalogue.put_away(2, all_of_it=True)
+    catalogue.store_ended(2, everything=True)
     kept = catalogue.get("a").observations
     assert (kept[0].epoch, kept[-1].epoch, kept[-1].metrics) == (2, 70, {"acc": 0.7})
     catalogue.close(2)
@@ -175,7 +175,7 @@ def test_a_warning_is_kept_once_and_after_the_end():
     assert catalogue.records["a"].warnings == ["look"]
 
 
-# -- the shelf --------------------------------------------------------------------------------------------------
+# -- the ended_jobs --------------------------------------------------------------------------------------------------
 
 
 def a_life(number):
@@ -265,16 +265,16 @@ def test_a_shelf_that_is_not_of_this_journal_or_damaged_is_made_anew(tmp_path, s
 
 @pytest.mark.usefixtures("small")
 def test_a_shelf_that_cannot_be_written_loses_nothing(tmp_path, caplog):
-    shelf = EndedJobs(tmp_path / "c.db")
-    catalogue = Catalogue(shelf)
+    ended_jobs = EndedJobs(tmp_path / "c.db")
+    catalogue = Catalogue(ended_jobs)
     kept = cycles(100)
     for number, cycle in enumerate(kept, 1):
         if number == 100:
-            shelf._db.execute("PRAGMA query_only = ON")
+            ended_jobs._db.execute("PRAGMA query_only = ON")
         if number == 200:
-            shelf._db.execute("PRAGMA query_only = OFF")
+            ended_jobs._db.execute("PRAGMA query_only = OFF")
         catalogue.see(cycle)
-        catalogue.put_away(number)
+        catalogue.store_ended(number)
     assert "cannot be written" in caplog.text
     folded = Catalogue()
     for cycle in kept:

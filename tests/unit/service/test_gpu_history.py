@@ -14,9 +14,9 @@ ADMIN = Token("a", Role.ADMIN, "")
 
 def ran(job, *, owner="ana", since_s=0.0, until_s=None, how="finished", gpus=("n:0",)):
     record = Record(1, Job(job, owner), since_s, gpus=list(gpus), size=1)
-    record.runs(since_s, 1)
+    record.started(since_s, 1)
     if until_s is not None:
-        record.rests(until_s, how)
+        record.stopped(until_s, how)
         record.ended_s = until_s
     return record
 
@@ -38,7 +38,7 @@ def test_jobs_that_ended_before_and_since_and_live_ones_are_each_there_once():
 
 def test_an_attempt_without_gpus_or_a_start_holds_nothing():
     broken = Record(1, Job("broken", "ana"), 0.0, gpus=["n:0"])
-    broken.breaks(1.0, "failed: exit code 1")
+    broken.failed(1.0, "failed: exit code 1")
     history = GpuHistory(lambda _most: [])
     assert shown(history, live=[broken, ran("cpu", gpus=())]) == []
 

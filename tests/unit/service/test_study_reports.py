@@ -54,7 +54,7 @@ def test_how_a_study_ended_is_told(controller, error, state):
 
 def test_while_it_runs_a_study_is_told_of_when_there_is_a_new_result(controller, monkeypatch):
     monkeypatch.setattr("hocket.cli.live.study_reports._EVERY_S", 0.0)
-    monkeypatch.setattr("hocket.cli.live.study_reports._LEISURE", 0)
+    monkeypatch.setattr("hocket.cli.live.study_reports._PAUSE_FACTOR", 0)
     study = Study(lambda _config: None, {"rate": choice([1])}, name="net")
     with reports_of_process_study(study, None) as tell:
         tell()

@@ -120,7 +120,7 @@ class Client:
         return self._url
 
     def get(self, path: str, **query: object) -> ControllerAnswer:
-        """Ask for something; asked once more if the connection turned out to be stale."""
+        """Read something; sent once more if the connection turned out to be stale."""
         from urllib.parse import urlencode
 
         said = {name: str(value).lower() if value is True else value for name, value in query.items() if value != ""}
@@ -128,7 +128,7 @@ class Client:
         return self._repeatable("GET", whole, None)
 
     def post(self, path: str, body: object = None) -> ControllerAnswer:
-        """Ask for a change, and only once, by a connection that is not stale: else it is not known what was heard."""
+        """Ask for a change, and only once, by a fresh connection: over a stale one it may or may not have arrived."""
         import msgspec
 
         if monotonic() - self._used_s > _FRESH_S:
@@ -136,7 +136,7 @@ class Client:
         return self._exchange("POST", path, msgspec.json.encode({} if body is None else body))
 
     def put(self, path: str, body: object) -> ControllerAnswer:
-        """Set something; asked once more as `get` does, for it comes to the same however often it is said."""
+        """Set something; sent once more as `get` does, since setting it twice has the same result."""
         import msgspec
 
         return self._repeatable("PUT", path, msgspec.json.encode(body))

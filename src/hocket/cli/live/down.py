@@ -94,7 +94,7 @@ def _is_gone(client: Client, pid: int, patience_s: float) -> bool:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process of ours has that number, and is not just waiting to be buried."""
+    """Whether a process of ours has that number, and is no zombie."""
     import os
     from pathlib import Path
 

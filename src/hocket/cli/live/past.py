@@ -18,7 +18,9 @@ def past(client: Client, at: str, **query: object) -> ControllerAnswer:
     from hocket.cli.terminal.console import clock
 
     cycle, at_s = _moment(at)
-    answer = _patiently(client, f"/v1/at/{cycle}" if cycle else "/v1/at", {**query, "time": "" if cycle else at_s})
+    answer = _retry_while_history_is_read(
+        client, f"/v1/at/{cycle}" if cycle else "/v1/at", {**query, "time": "" if cycle else at_s}
+    )
     found = answer.json()
     typer.echo(f"after cycle {found['cycle']:,} of {found['last']:,}, at {clock(found['at_s'])}", err=True)
     return answer
@@ -46,7 +48,7 @@ def _moment(text: str) -> tuple[int, float]:
     raise InputError(f"--at must be {rule}, not '{text[:60]}'")
 
 
-def _patiently(client: Client, path: str, query: dict[str, object]) -> ControllerAnswer:
+def _retry_while_history_is_read(client: Client, path: str, query: dict[str, object]) -> ControllerAnswer:
     """Ask again while the journal is being read for the first time."""
     import time
 

@@ -39,12 +39,12 @@ def run(
     """
     from hocket.cli.live.bundle_upload import Bundles
     from hocket.cli.live.client import Client
-    from hocket.cli.live.job_options import said_command, said_job_options
+    from hocket.cli.live.job_options import given_command, given_job_options
     from hocket.cli.live.submission import described_jobs, sent, warn_of_launchers, warn_of_missing_folders
     from hocket.cli.terminal.errors import InputError
 
-    command, options = said_command(ctx), said_job_options(ctx)
-    if command is not None:  # Somebody watches, and sees a crash.
+    command, options = given_command(ctx), given_job_options(ctx)
+    if command is not None:  # A user watches, and sees a crash: it is not retried.
         options = {"retries": "0"} | options
     with Bundles() as bundles, Client(home) as client:
         jobs = described_jobs(command, files or [], options, bundles, verb="run")
@@ -65,25 +65,28 @@ def _followed(client: Client, job: str) -> int:
     from hocket.cli.live.client import ControllerAway, ControllerRefused
     from hocket.cli.live.job_rows import row_in, shown
     from hocket.cli.live.logs import LogReader, follow_output
-    from hocket.cli.live.waiting import patiently
+    from hocket.cli.live.waiting import retry_while_away
     from hocket.cli.terminal.errors import BAD_INPUT, INTERRUPTED
 
     follower = _Follower(client, job)
     attach = f"`hocket logs -f {quote(job)}` follows it again, `hocket stop {quote(job)}` stops it"
     with _interrupts(follower):
         try:
-            row = row_in(patiently(client, lambda: shown(client, job), on_away=follower.away))
+            row = row_in(retry_while_away(client, lambda: shown(client, job), on_away=follower.away))
             row = follow_output(client, job, LogReader(client, job), row, follower.look, follower.away)
-            found = patiently(client, lambda: shown(client, job), on_away=follower.away)
+            found = retry_while_away(client, lambda: shown(client, job), on_away=follower.away)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes nothing into that pipe.
-            typer.echo(f"hocket: nobody reads the output of job '{job}', which goes on: {attach}", err=True)
+            typer.echo(
+                f"hocket: the output of job '{job}' cannot be written here any more; the job goes on: {attach}",
+                err=True,
+            )
             return _BROKEN_PIPE
         except KeyboardInterrupt:
             typer.echo(f"\nhocket: no longer following job '{job}', which goes on: {attach}", err=True)
             return INTERRUPTED
         except (ControllerAway, ControllerRefused) as error:
-            typer.echo(f"hocket: lost sight of job '{job}': {error}; it may go on: {attach}", err=True)
+            typer.echo(f"hocket: cannot follow job '{job}' any more: {error}; the job may go on: {attach}", err=True)
             return BAD_INPUT
     return _exit_code(row, found, follower.interrupts > 0)
 

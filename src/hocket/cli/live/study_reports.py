@@ -24,7 +24,7 @@ StudyState = Literal["running", "paused", "done", "failed"]
 
 _EVERY_S = 2.0  # between two reports, at least
 _ALIVE_S = 30.0  # and at most, so that a page sees that the tuner is there
-_LEISURE = 20  # reports take at most one part in so many of the time
+_PAUSE_FACTOR = 20  # After a report, the next waits for so many times as long as it took.
 _PATIENCE_S = 5.0  # that the training of models waits for a controller that does not answer
 
 
@@ -55,8 +55,8 @@ class StudyReports:
         except InputError as error:
             self._refuse(str(error))
         now_s = time.monotonic()
-        self._due_s = now_s + max(_EVERY_S, _LEISURE * (now_s - began_s))
-        self._alive_s = now_s + max(_ALIVE_S, _LEISURE * (now_s - began_s))
+        self._due_s = now_s + max(_EVERY_S, _PAUSE_FACTOR * (now_s - began_s))
+        self._alive_s = now_s + max(_ALIVE_S, _PAUSE_FACTOR * (now_s - began_s))
         return True
 
     def _refuse(self, why: str) -> None:

@@ -161,7 +161,7 @@ class _Bar:
 
 
 def _interrupted(client: Client, tuner: Any, study: JobStudy) -> typer.Exit:
-    """Trials are paused, so that a study that nobody watches takes no devices."""
+    """Trials are paused, so that a study that was left takes no devices."""
     from shlex import quote
 
     assert study.definition.jobs is not None

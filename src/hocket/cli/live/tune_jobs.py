@@ -13,7 +13,7 @@ from hocket.cli.live.client import ControllerRefused, login
 from hocket.cli.live.job_rows import ListedJob, job_path, row_in, rows
 from hocket.cli.live.study_reports import StudyReports
 from hocket.cli.live.submission import BATCH
-from hocket.cli.live.waiting import patiently
+from hocket.cli.live.waiting import retry_while_away
 from hocket.model.criterion import Epochs, Steps
 from hocket.tune.definition import StudyError
 from hocket.tune.job_trials import Ask, JobLook, JobReport, Want, ask
@@ -57,7 +57,7 @@ class JobTuner:
         self._asked: dict[str, Ask] = {}  # job → what this process asked of it last
         self._reports = reports_of_jobs(client, study)
         self._untold = True  # something happened that the controller was not told of
-        self._said: set[tuple[int, str]] = set()  # warnings that were given, by trial and kind
+        self._warned: set[tuple[int, str]] = set()  # warnings that were given, by trial and kind
 
     def run(self) -> None:
         """Until nothing is under way and every job is over, or was asked to stop."""
@@ -103,7 +103,7 @@ class JobTuner:
     # -- looks --------------------------------------------------------------------------------------------------
 
     def _live(self) -> dict[str, ListedJob]:
-        return {row.id: row for row in patiently(self._client, partial(rows, self._client))}
+        return {row.id: row for row in retry_while_away(self._client, partial(rows, self._client))}
 
     def _look(self, number: int, units: int, live: dict[str, ListedJob]) -> JobLook | None:
         """The job of a trial, with its reports if they can tell a result; None if there is no such job."""
@@ -111,7 +111,7 @@ class JobTuner:
         row = live.get(name)
         found: dict[str, Any] | None = None
         if row is None or self._study.unit.progress(row.epoch, row.step) >= units:
-            found = patiently(self._client, partial(_shown, self._client, name))
+            found = retry_while_away(self._client, partial(_shown, self._client, name))
             if found is None:
                 return None
             row = row_in(found)
@@ -122,27 +122,27 @@ class JobTuner:
     def _warn(self, number: int, row: ListedJob) -> None:
         if row.lost_epochs or row.lost_steps:
             lost = str(Epochs(row.lost_epochs) if row.lost_epochs else Steps(row.lost_steps))
-            self._say(
+            self._warn_once(
                 number, "lost", f"trial {number} (job '{row.id}') lost {lost} that it had not saved: "
                 "a script that saves nothing in $HOCKET_CHECKPOINT_DIR begins anew whenever it is paused",
             )  # fmt: skip
         done, metric = self._study.unit.progress(row.epoch, row.step), self._study.definition.metric
         if done >= _EARLY_UNITS and metric not in row.metrics:
-            self._say(
+            self._warn_once(
                 number, "metric", f"trial {number} has done {done:.3g} units and reported "
                 f"{', '.join(sorted(row.metrics)) or 'no value'}, but not '{metric}' yet, which is the metric",
             )  # fmt: skip
         if row.ran_s > _SILENT_S and not row.epoch and not row.step:
-            self._say(
+            self._warn_once(
                 number, "silent", f"trial {number} has run for {row.ran_s:.0f} s and no epoch or step was read of it: "
                 f"see `hocket logs {row.id}` and --progress",
             )  # fmt: skip
 
-    def _say(self, number: int, kind: str, text: str) -> None:
-        """Once for each trial, and of each kind three at most: what one script does, all do."""
-        if (number, kind) in self._said or sum(k == kind for _, k in self._said) >= 3:
+    def _warn_once(self, number: int, kind: str, text: str) -> None:
+        """Warn once for each trial, and three times at most of each kind: what one script does, all do."""
+        if (number, kind) in self._warned or sum(k == kind for _, k in self._warned) >= 3:
             return
-        self._said.add((number, kind))
+        self._warned.add((number, kind))
         typer.echo(f"hocket: warning: {text}", err=True)
 
     def _units_done(self, live: dict[str, ListedJob]) -> float:
@@ -172,7 +172,7 @@ class JobTuner:
             if what is not Ask.NOTHING:
                 found.setdefault(what, []).append((number, name))
             elif want is Want.RUN and last is Ask.NOTHING:
-                self._asked[name] = Ask.RESUME  # If it is paused from now on, somebody else did it.
+                self._asked[name] = Ask.RESUME  # If it is paused from now on, a user did it.
         for what in (Ask.STOP, Ask.PAUSE, Ask.RESUME):  # what frees devices first
             self._request(what, [name for _, name in found.get(what, ())])
         self._submit([number for number, _ in found.get(Ask.SUBMIT, ())])
@@ -185,20 +185,20 @@ class JobTuner:
         if not names:
             return
         said = {"request": str(request), "jobs": names, "by": f"hocket tune ({login()})"[:200]}
-        patiently(self._client, lambda: self._client.post("/v1/job-requests", said))
+        retry_while_away(self._client, lambda: self._client.post("/v1/job-requests", said))
 
     def _submit(self, numbers: Iterable[int]) -> None:
         specs = [self._describe(self._study.command(number)) for number in numbers]
         for first in range(0, len(specs), BATCH):
             batch = specs[first : first + BATCH]
             said = {"jobs": batch, "owner": login()}
-            told = patiently(self._client, lambda body=said: self._client.post("/v1/jobs", body).json())  # type: ignore[misc]
+            told = retry_while_away(self._client, lambda body=said: self._client.post("/v1/jobs", body).json())  # type: ignore[misc]
             for spec, answer in zip(batch, told["jobs"], strict=True):
                 # An answer may have been lost: then it is there already, and was asked for again.
                 if answer.get("refused") and not _is_same(_shown(self._client, answer["id"]), spec):
                     raise StudyError(answer["refused"])
             for warning in told.get("warnings") or ():
-                self._say(-1, warning, warning)
+                self._warn_once(-1, warning, warning)
 
 
 def _is_same(found: dict[str, Any] | None, spec: dict[str, Any]) -> bool:

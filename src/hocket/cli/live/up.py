@@ -238,7 +238,7 @@ def up(
     )
     check_ray_settings(settings, agent, ray_nodes)
     if takeover is not None and not standby:
-        raise InputError("--takeover is for a controller that stands by: say --standby too")
+        raise InputError("--takeover is for a controller that stands by: add --standby")
     if detach:
         _detached(place, standby)
         return
@@ -248,7 +248,7 @@ def up(
 
     with refusing():
         if param and policy is None:
-            raise InputError("--param is of a policy: say which with --policy")
+            raise InputError("--param is of a policy: name it with --policy")
         bound = bound_policy(policy, param or ()) if policy is not None else None
         switches = switch_options(settings, bound)
         past = read_past_jobs(history) if history is not None else ()

@@ -108,15 +108,15 @@ def _trained(setup: TrainingSetup, folder: Path, workers: int, search: int) -> L
 
     with by_stage("runs") as show, refusing():
 
-        def told(now: Progress) -> None:
+        def on_progress(now: Progress) -> None:
             show(now.stage, now.done, now.total)
 
         def trial(short: TrainingSetup, name: str) -> LearningState:
-            return try_out(short, folder_of_trial(folder, name), folder / RECORDS, workers, told)
+            return try_out(short, folder_of_trial(folder, name), folder / RECORDS, workers, on_progress)
 
         if search:
             setup = search_betas(setup, search, trial)
-        return train(setup, folder, workers, told)
+        return train(setup, folder, workers, on_progress)
 
 
 def _pulls(folder: Path, policy: str) -> dict[str, tuple[float, float]]:

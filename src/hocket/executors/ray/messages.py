@@ -93,6 +93,6 @@ class AgentSpec(Struct, frozen=True):
         return [*options, "--log-file", f"{folder}/log", *self.settings.options]
 
 
-def said(message: Struct | dict[str, Any]) -> bytes:
+def encoded(message: Struct | dict[str, Any]) -> bytes:
     """A message as a line."""
     return msgspec.json.encode(message) + b"\n"

@@ -52,6 +52,6 @@ class FileBlocks(Sequence[DataBlock]):
         return self._make(self._numbers[place])
 
     def taken(self) -> None:
-        """All that will be asked for was."""
+        """No more blocks will be read: if this was the only reader, free what they are made from."""
         if self.is_used_once:
             self._columns.close()

@@ -163,7 +163,7 @@ class HostLink:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             connected.setsockopt(socket.SOL_SOCKET, buffer, _BUFFER_BYTES)
-        # A machine that is lost says nothing: ask after it.
+        # A lost machine closes no connection: TCP must ask whether it is there.
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6)):
             if hasattr(socket, option):

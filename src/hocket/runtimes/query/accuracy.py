@@ -42,16 +42,16 @@ class IntervalAccuracy:
     The statement is simultaneous (Bonferroni): over all cells, and over all answers at which it may be made.
     """
 
-    def __init__(self, columns: ColumnAccuracy, bounded: Collection[int], confidence: float, looks: int) -> None:
-        """`bounded` are the columns that have intervals, by number; there are so many answers but the exact one."""
-        self._columns, self._bounded, self._confidence, self._looks = columns, bounded, confidence, looks
+    def __init__(self, columns: ColumnAccuracy, bounded: Collection[int], confidence: float, answer_count: int) -> None:
+        """`bounded` are the columns that have intervals, by number; there are `answer_count` answers but the exact one."""
+        self._columns, self._bounded, self._confidence, self._answer_count = columns, bounded, confidence, answer_count
 
     def of(self, rows: Rows, half_widths: HalfWidths) -> float | None:
         """What is promised of the columns; None if there are none, or a cell has no interval yet."""
         cells = len(rows) * len(self._bounded)
         if not cells or any(widths[n] is None for widths in half_widths for n in self._bounded):
             return None
-        wider = self._quantile(cells * self._looks) / self._quantile(1)
+        wider = self._quantile(cells * self._answer_count) / self._quantile(1)
         errors: dict[int, float] = {}
         for row, widths in zip(rows, half_widths, strict=True):
             for n, (value, width) in enumerate(zip(row, widths, strict=True)):

@@ -1,4 +1,4 @@
-"""Rewrites a query: what a batch computes, and what is asked of the merged parts for an answer."""
+"""Rewrites a query: the SQL of a batch, and the SQL that makes an answer from the merged parts."""
 
 from __future__ import annotations
 
@@ -194,8 +194,8 @@ class Rewriting:
         """The hash class of a row of a block."""
         split = [alias for alias, use in block.tables.items() if use in self._columns]
         split += [a for a, inner in block.derived.items() if any(use in self._columns for use in inner.uses())]
-        tested = block.tested  # They cannot be named.
-        units = [exp.column(UNIT, exp.to_identifier(alias, quoted=True)) for alias in split if alias not in tested]
+        named = [alias for alias in split if alias not in block.semi_joined]
+        units = [exp.column(UNIT, exp.to_identifier(alias, quoted=True)) for alias in named]
         # In an outer join one of them may be NULL.
         return units[0] if len(units) == 1 else exp.Coalesce(this=units[0], expressions=units[1:])
 

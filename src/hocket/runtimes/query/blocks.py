@@ -122,8 +122,8 @@ class Block:
         return found
 
     @property
-    def tested(self) -> set[str]:
-        """Tables and blocks in FROM of which it is only asked whether a row has a partner there."""
+    def semi_joined(self) -> set[str]:
+        """Tables and blocks in FROM that are joined by SEMI or ANTI JOIN, so that their columns cannot be named."""
         joins = self.select.args.get("joins") or ()
         return {join.this.alias_or_name for join in joins if (join.kind or "").upper() in ("SEMI", "ANTI")}
 

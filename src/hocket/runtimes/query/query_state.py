@@ -61,7 +61,7 @@ class QueryStateFolder:
         self._file, self._part = self.path / FILE, self.path / f"{FILE}.part"
 
     def close(self) -> None:
-        """Let others have it."""
+        """Close the folder, so that another query may use it."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

@@ -157,8 +157,8 @@ class SparkData:
         """Refuse what Spark may compute otherwise than DuckDB. Raises QueryError."""
         refuse_what_differs(statement)
 
-    def keep_once(self, name: str, sql: str, *, for_answers: bool) -> None:
-        """Compute a table that batches read, and answers too if it is said so."""
+    def compute_once(self, name: str, sql: str, *, for_answers: bool) -> None:
+        """Compute a table that all batches read; if it is `for_answers`, the connection has it for these."""
         self._create(name, sql)
         with self._spark.errors("the query cannot be run"):
             self._forget(name)
@@ -168,7 +168,7 @@ class SparkData:
         if for_answers:
             self._insert(name, f"SELECT * FROM {name}")
 
-    def keep_batch(self, name: str, sql: str, *, is_first: bool) -> None:
+    def add_batch(self, name: str, sql: str, *, is_first: bool) -> None:
         """Add the rows of a SELECT to a table of the connection, which the first one creates."""
         if is_first:
             self._create(name, sql)
@@ -213,7 +213,7 @@ class SparkData:
         self.connection.interrupt()
 
     def close(self) -> None:
-        """Let go of the data, and stop the session."""
+        """Close the data, and stop the session."""
         with suppress(duckdb.Error):
             self.connection.close()
         if self._owns_spark:

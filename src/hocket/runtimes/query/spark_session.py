@@ -1,4 +1,4 @@
-"""A session of Spark: it starts without a word, says in one line why it cannot, and leaves no process behind."""
+"""A session of Spark: it starts without output, says in one line why it cannot start, and leaves no process behind."""
 
 from __future__ import annotations
 
