@@ -179,7 +179,9 @@ class _Spare:
 
     def __init__(self, turns: EpochTurns, reserved: dict[int, int]) -> None:
         self._turns, self._reserved = turns, reserved
-        self._known: tuple[float, float] | None = None  # Computed when first needed: reserved sizes are given out before.
+        self._known: tuple[float, float] | None = (
+            None  # Computed when first needed: reserved sizes are given out before.
+        )
 
     def _left(self) -> tuple[float, float]:
         if self._known is None:

@@ -105,7 +105,7 @@ def make_app(
     secrets = SecretStore(engine.journal, secrets_key)
     secrets.sweep(engine.snapshot.jobs)
     engine.executor.secrets_of = secrets.of
-    engine.on_jobs_changed.append(secrets.see)
+    engine.on_jobs_changed.append(secrets.drop_ended)
     api = Api(engine, tokens, secrets, go_down, protect_s, notify_commands or local_commands)
     api.user_commands = notify_commands
     api.intake.bundles, api.intake.grows = bundles or BundleStore(None), grows
@@ -398,7 +398,7 @@ def _add_cluster(app: FastAPI, api: Api, history: HistoryProcess | None) -> None
         """Stop every job, which keeps its checkpoint, and the controller."""
         body = await request.body()
         given = decoded(body or b"{}", dict[str, float])
-        _log.info("asked to go down")
+        _log.info("a shutdown was requested")
         api.go_down(min(max(0.0, given.get("grace_s", 30.0)), 3600.0))
         return answer({"ok": True})
 

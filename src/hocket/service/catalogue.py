@@ -73,7 +73,7 @@ class Catalogue:
         catalogue = cls(ended_jobs)
         begun = catalogue._restore(journal)
         for number, cycle in enumerate(journal.after(begun), begun + 1):
-            catalogue.see(cycle)
+            catalogue.add_cycle(cycle)
             catalogue.store_ended(number)
         return catalogue
 
@@ -111,7 +111,7 @@ class Catalogue:
 
     # -- what happens -------------------------------------------------------------------------------------------
 
-    def see(self, cycle: Cycle) -> list[str]:
+    def add_cycle(self, cycle: Cycle) -> list[str]:
         """Take in a cycle; gives the jobs that it changed."""
         changed: dict[str, None] = {}
         for event in cycle.events:
@@ -140,20 +140,20 @@ class Catalogue:
         self._last = cycle
         return list(changed)
 
-    def learn(self, job_id: str, reason: str) -> None:
+    def set_reason(self, job_id: str, reason: str) -> None:
         """Take over what the state says of a live job, such as why it is being ended."""
         record = self.records.get(job_id)
         if record is not None and reason:
             record.reason = reason
 
-    def follow(
+    def update_from_state(
         self, cycle: Cycle, changed: Iterable[str], live: Mapping[str, JobView], before: Mapping[str, JobView]
     ) -> None:
         """Take over what the state says of the jobs that a cycle changed; `before` has those that it ended."""
         reports: dict[str, list[JobReport]] | None = None
         for job_id in changed:
             if (view := live.get(job_id)) is not None:
-                self.learn(job_id, view.reason)
+                self.set_reason(job_id, view.reason)
             elif job_id in before:
                 reports = reports_by_job(cycle) if reports is None else reports
                 self.keep_observations(job_id, before[job_id], reports.get(job_id, ()))

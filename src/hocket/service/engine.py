@@ -314,11 +314,11 @@ class Engine:
 
     def _see(self, cycle: Cycle) -> list[Record]:
         """Let the catalogue take in a cycle that is in the journal; gives the jobs that it changed."""
-        changed = self.catalogue.see(cycle)
+        changed = self.catalogue.add_cycle(cycle)
         self._seen += 1
         live = self._controller.state.jobs.live
         before = self.snapshot.jobs.data() if any(job_id not in live for job_id in changed) else {}
-        self.catalogue.follow(cycle, changed, live, before)
+        self.catalogue.update_from_state(cycle, changed, live, before)
         for call in self.on_cycle:
             call(self._seen, cycle)
         return [

@@ -57,8 +57,8 @@ class HistoryFold:
             raise JournalError(
                 f"journal '{self._name}', cycle {number:,}: it contradicts earlier cycles: {error}"
             ) from error
-        changed = self.catalogue.see(cycle)
-        self.catalogue.follow(cycle, changed, self.controller.state.jobs.live, before)
+        changed = self.catalogue.add_cycle(cycle)
+        self.catalogue.update_from_state(cycle, changed, self.controller.state.jobs.live, before)
         self.number, self.at_s = number, cycle.at_s
 
     def beginning(self) -> Beginning:

@@ -108,10 +108,10 @@ class HistoryWorker:
             over=request.over, owner=request.owner, limit=request.limit,
         )  # fmt: skip
 
-    def follow(self) -> bool:
+    def index_further(self) -> bool:
         """Fold some further cycles; whether there may be more."""
         try:
-            return self._opened().follow(_SLICE) == _SLICE
+            return self._opened().index_further(_SLICE) == _SLICE
         except (JournalError, IndexTroubleError):  # It is told when something is asked.
             self.close()
             return False
@@ -132,7 +132,7 @@ class HistoryWorker:
 
     def _ready(self, within_s: float) -> PastStates:
         states, until = self._opened(), monotonic() + within_s
-        while states.follow(_SLICE) == _SLICE and monotonic() < until:
+        while states.index_further(_SLICE) == _SLICE and monotonic() < until:
             pass
         states.forget()
         return states
@@ -175,7 +175,7 @@ def serve(lines: Callable[[float], bytes | None], write: Callable[[bytes], objec
             line = lines(took_s if has_more else max(0.0, used_s + idle_s - monotonic()))
             if line is None and has_more:
                 began_s = monotonic()
-                has_more = worker.follow()
+                has_more = worker.index_further()
                 took_s = monotonic() - began_s
             elif not line:
                 return

@@ -52,7 +52,7 @@ class Home:
 
     @property
     def journal_mark(self) -> Path:
-        """The name of the journal that this home has had jobs in, so that it is missed when it is not there."""
+        """The name of the journal that this home has had jobs in, so that a missing journal is noticed."""
         return self.path / "journal.name"
 
     def had_journal(self, name: str) -> bool:

@@ -35,7 +35,7 @@ _CLOSE_S = 5.0  # for what is under way when the controller ends
 
 
 class _Cursor(Struct, frozen=True):
-    """What a crash may not make us forget."""
+    """What must survive a crash."""
 
     journal: str  # its name
     cycle: int  # all notifications up to this cycle are delivered or given up
@@ -95,7 +95,7 @@ class Notifier:
         self._seen = cursor.cycle
         done = set(cursor.done)
         for number, cycle in enumerate(journal.after(cursor.cycle), cursor.cycle + 1):
-            self.see(number, cycle, done)
+            self.add_cycle(number, cycle, done)
         with self._changed:
             if self._open:
                 _log.info("%d notifications of before the start are sent now", sum(self._open.values()))
@@ -103,7 +103,7 @@ class Notifier:
         for thread in self._threads:
             thread.start()
 
-    def see(self, number: int, cycle: Cycle, done: set[str] | frozenset[str] = frozenset()) -> None:
+    def add_cycle(self, number: int, cycle: Cycle, done: set[str] | frozenset[str] = frozenset()) -> None:
         """Take in a cycle that is in the journal, except what is `done`. Never waits, never raises."""
         try:
             found = [
@@ -193,8 +193,8 @@ class Notifier:
     def _try(self, target: str, delivery: _Delivery) -> str:
         try:
             return self._send(target, delivery.told, delivery.folder)
-        except Exception as error:  # A thread that ends would take its target with it.
-            _log.exception("a notification broke")
+        except Exception as error:  # If the thread ended, its target would get no more notifications.
+            _log.exception("an error in sending a notification")
             return f"{type(error).__name__}: {error}"
 
     def _settle(self, target: str, delivery: _Delivery, problem: str) -> None:

@@ -85,7 +85,7 @@ class PastStates:
 
     # -- the index ----------------------------------------------------------------------------------------------
 
-    def follow(self, most: int) -> int:
+    def index_further(self, most: int) -> int:
         """Fold up to so many further cycles of the journal; gives how many it were. Raises JournalError."""
         begun, _ = self._beginnings()
         if (

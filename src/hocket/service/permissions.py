@@ -92,9 +92,9 @@ class Permissions:
         self._fixed: dict[tuple[str, str], tuple[str, Roles]] = {}  # by method and path, of routes without parameters
 
     def of(self, scope: Scope) -> tuple[str, Roles]:
-        """The call as it is declared, and who may make it; what no route serves is answered to all that have a token.
+        """The call as it is declared, and the roles that may make it; all with a token may call what no route serves.
 
-        That answer is 404, or 405.
+        The answer to that is 404, or 405.
         """
         method, path = key = scope["method"], scope["path"]
         if (found := self._fixed.get(key)) is not None:

@@ -138,7 +138,7 @@ class Up:
             whatif=self._whatif, bundles=BundleStore(home.bundles), grows=ray is not None and ray.grows,
         )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
-        self.engine.on_cycle.append(self._notifier.see)
+        self.engine.on_cycle.append(self._notifier.add_cycle)
         self._retention = Retention(store, self.engine.journal, keep, self.engine.now_s)
         self._switch = None
         if switch_to is not None:

@@ -39,7 +39,7 @@ class TrialCommand(msgspec.Struct, frozen=True):
     name: str  # of the job
     command: list[str]
     env: dict[str, str]
-    until: str  # ends it, should nobody else do so
+    until: str  # ends it, if the study does not before
     continues: str  # job whose checkpoints it uses; empty: it begins
 
 

@@ -79,4 +79,6 @@ def test_a_controller_that_refuses_is_warned_of_once(monkeypatch, capsys):
     study = Study(lambda _config: None, {"rate": choice([1])})
     with reports_of_process_study(study, None) as tell:
         tell()
-    assert capsys.readouterr().err.count("the page cannot show this study: a study must be told of in 10 bytes") == 1
+    assert (
+        capsys.readouterr().err.count("the page cannot show this study: the summary of a study must have 10 bytes") == 1
+    )

@@ -408,7 +408,7 @@ def _detached(home: Home, standby: bool) -> None:
     with refusing():
         home.make()
         log = open(home.log, "ab")  # noqa: SIM115 - handed to the child
-    # -P: nothing that lies where we are is run.
+    # -P: no module is imported from the working directory.
     command = [sys.executable, "-P", "-m", "hocket", *(word for word in sys.argv[1:] if word != "--detach")]
     began = home.log.stat().st_size
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)

@@ -43,7 +43,7 @@ class IntervalAccuracy:
     """
 
     def __init__(self, columns: ColumnAccuracy, bounded: Collection[int], confidence: float, answer_count: int) -> None:
-        """`bounded` are the columns that have intervals, by number; there are `answer_count` answers but the exact one."""
+        """`bounded` are the columns that have intervals, by number; `answer_count` leaves out the exact one."""
         self._columns, self._bounded, self._confidence, self._answer_count = columns, bounded, confidence, answer_count
 
     def of(self, rows: Rows, half_widths: HalfWidths) -> float | None:
