@@ -195,7 +195,7 @@ def _settings(given: list[str]) -> dict[str, str]:
 def _show(found: Query, answers: list[Answer] | None) -> int:
     from rich.live import Live
 
-    from hocket.cli.answer_table import ShownAnswer, answer_table, said, shown_answer
+    from hocket.cli.answer_table import ShownAnswer, answer_table, in_one_line, shown_answer
     from hocket.cli.terminal.console import console
 
     def shown(answer: Answer) -> ShownAnswer:
@@ -218,7 +218,7 @@ def _show(found: Query, answers: list[Answer] | None) -> int:
         return INTERRUPTED
     if live is None:
         screen.print(answer_table(shown(last)))
-    print(said(shown(last)), file=_stderr())
+    print(in_one_line(shown(last)), file=_stderr())
     return INTERRUPTED if interrupted else _code(found, last)
 
 

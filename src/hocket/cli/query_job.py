@@ -177,14 +177,14 @@ class QueryJob:
         import msgspec
 
         import hocket
-        from hocket.cli.answer_table import said, shown_answer
+        from hocket.cli.answer_table import in_one_line, shown_answer
 
         batches = max(len(query.ledger), 1)
         shown = shown_answer(query, answer)
         _replace(self._answer_file, msgspec.json.encode(shown))
         is_epoch = self._is_epoch_over(batches) or answer.is_exact
         hocket.report(batches if is_epoch else None, step=batches, **self._metrics(query, answer))
-        print(f"batch {batches}: {said(shown)}", flush=True)
+        print(f"batch {batches}: {in_one_line(shown)}", flush=True)
 
     def _is_epoch_over(self, batches: int) -> bool:
         lengths = self._resources or QueryResources()

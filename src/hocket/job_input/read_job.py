@@ -16,7 +16,7 @@ from hocket.agent.job_environment import OWN, SHELL, is_one_of
 from hocket.agent.requirements import names_files
 from hocket.control.admission import read_submitted_spec, refusal
 from hocket.job_input import units
-from hocket.job_input.launchers import asked_by_launcher, program_of
+from hocket.job_input.launchers import program_of, requested_by_launcher
 from hocket.job_input.paramserver_input import HostsProblem, with_hosts
 from hocket.job_input.query_input import QueryProblem, query_traits, with_query
 from hocket.job_input.units import BadValue
@@ -132,17 +132,19 @@ def _job_input(said: Mapping[str, object], here: _Here | None) -> JobInput:
         spec["secrets"] = _given_secrets(given) if here is None else _secrets(given, here.folder, here.shell)
         spec["env"] = {name: value for name, value in spec["env"].items() if name not in spec["secrets"]}
     if "gpus" not in said and "replica_gpus" not in said:
-        asked = asked_by_launcher(spec.get("command"), spec["cwd"], spec["env"].get("PATH"), is_here=here is not None)
+        asked = requested_by_launcher(
+            spec.get("command"), spec["cwd"], spec["env"].get("PATH"), is_here=here is not None
+        )
         said = asked | dict(said)
         spec |= {"max_nodes": asked["max_nodes"]} if "max_nodes" in asked and "max_nodes" not in spec else {}
     spec |= _sizes(said)
     if not spec.get("command"):
         raise FieldProblem("command", "must say what to run, and is missing")
-    spec |= _told_by_command(spec)
+    spec |= _read_from_command(spec)
     return JobInput(spec, _admissible(spec))
 
 
-def _told_by_command(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _read_from_command(spec: Mapping[str, Any]) -> dict[str, Any]:
     """By what past jobs are compared with it, if its user does not say it: its program, or its query and data."""
     command, traits = spec["command"], spec.get("traits", {})
     if spec.get("kind") == Kind.QUERY:
@@ -195,7 +197,7 @@ def _field_problem(problem: str) -> FieldProblem:
     return FieldProblem(name, f"must be {rule.removeprefix('expected ')}" if found["colon"] else rule)
 
 
-def said_as(api_name: str) -> str:
+def option_name_of(api_name: str) -> str:
     """What users call a field of the API."""
     field = _BY_API_NAME.get(api_name)
     return field.name if field is not None else api_name

@@ -129,21 +129,21 @@ def make_app(
     )
 
     @app.exception_handler(EndedJobsError)
-    async def say_trouble(_request: Request, error: EndedJobsError) -> Response:
+    async def answer_ended_jobs_error(_request: Request, error: EndedJobsError) -> Response:
         return answer({"error": str(error)}, 503)
 
     @app.exception_handler(HTTPException)
-    async def say_problem(_request: Request, error: HTTPException) -> Response:
+    async def answer_http_error(_request: Request, error: HTTPException) -> Response:
         return answer({"error": str(error.detail)}, error.status_code)
 
     @app.exception_handler(RequestValidationError)
-    async def say_wrong(_request: Request, error: RequestValidationError) -> Response:
+    async def answer_invalid_input(_request: Request, error: RequestValidationError) -> Response:
         wrong = error.errors()[0]
         rule = str(wrong["msg"]).removeprefix("Input should be ").partition(",")[0]
         return answer({"error": f"{wrong['loc'][-1]} must be {rule}, not {str(wrong.get('input'))[:100]!r}"}, 422)
 
     @app.exception_handler(ClientDisconnect)
-    async def say_nothing(_request: Request, _error: ClientDisconnect) -> Response:
+    async def answer_closed_connection(_request: Request, _error: ClientDisconnect) -> Response:
         return Response(status_code=400)  # The caller was killed in the middle of it: this reaches nothing.
 
     direct["POST", "/v1/jobs"] = _directly(add_submission(app, api))

@@ -86,7 +86,7 @@ class Engine:
             raise JournalError(f"journal '{self.journal.name}': {error}") from error
         self.catalogue = Catalogue.of(self.journal, None if catalogue is None else EndedJobs(catalogue))
         self._seen = len(self.journal)  # cycles, by the catalogue
-        self._down = ""  # why nothing can be accepted
+        self._why_unavailable = ""  # why nothing can be accepted
         self._recovered_s = -_RETRY_S  # when the journal was last restored after it could not be written
         self._refused: tuple[str, ...] = ()  # what was wrong with the policy's last plan
         self._raised: tuple[str, float] = ("", 0.0)  # what the policy raised last, and when that was logged
@@ -109,14 +109,14 @@ class Engine:
     @property
     def trouble(self) -> str:
         """What its user should look at; empty if all is well."""
-        if self._down or not self._refused:
-            return self._down
+        if self._why_unavailable or not self._refused:
+            return self._why_unavailable
         return f"the last plan of policy '{self.policy.policy.name}' was refused: {self._refused[0]}"
 
     @property
     def is_writing(self) -> bool:
         """Can cycles be written to the journal?"""
-        return not self._down and not self.over.is_set()
+        return not self._why_unavailable and not self.over.is_set()
 
     @property
     def cycles(self) -> int:
@@ -155,8 +155,8 @@ class Engine:
 
     def _restored(self) -> Controller:
         began_s = monotonic()
-        controller, folded = restore_and_count(self.journal, self._first, self._excuse, self._bind)
-        self._last = _Last(self.journal)
+        controller, folded = restore_and_count(self.journal, self._first, self._on_policy_error, self._bind)
+        self._last = _LastCycle(self.journal)
         controller.journal = self._last
         number, jobs, took_s = controller.cycles, len(controller.state.jobs.live), monotonic() - began_s
         said = "journal '%s' is restored to cycle %d: %d cycles folded, %d live jobs, in %.3f s"
@@ -168,7 +168,7 @@ class Engine:
         wanted = self._wanted  # It may be one that no registry knows.
         if wanted is None or not _is_same(wanted, name, settings):
             wanted = bind(name, settings)
-        return guarded(wanted, self._excuse)
+        return guarded(wanted, self._on_policy_error)
 
     def _set_policy(self) -> None:
         """Write to the journal which policy decides from now on, if it is another one than before."""
@@ -214,7 +214,7 @@ class Engine:
             _log.info("%d past jobs are given by --history; the journal knew %d", len(given), len(known))
             self.executor.post(lambda _state, now_s: [PastJobsGiven(now_s, given)])
 
-    def _excuse(self, error: Exception) -> None:
+    def _on_policy_error(self, error: Exception) -> None:
         said, now_s = f"{type(error).__name__}: {error}", monotonic()
         if said != self._raised[0] or now_s > self._raised[1] + _LOG_AGAIN_S:  # Every job may cause the same error.
             self._raised = said, now_s
@@ -227,14 +227,14 @@ class Engine:
         try:
             drive(self._controller, self.executor, self)
         except JournalLost as error:
-            self._down = str(error)
+            self._why_unavailable = str(error)
             _log.error("%s", error)
         except Exception:
-            self._down = "the controller failed with an error; see its log"
+            self._why_unavailable = "the controller failed with an error; see its log"
             _log.exception("the controller failed")
         finally:
             self.executor.close()
-            gone = Unavailable(self._down or "the controller is going down")
+            gone = Unavailable(self._why_unavailable or "the controller is going down")
             self.executor.fail(gone)
             self.executor.refuse(gone)
             self.over.set()
@@ -248,7 +248,7 @@ class Engine:
 
     def written(self, controller: Controller) -> None:
         """The cycle is in the journal: show it to the users and to the executor."""
-        self._down = ""
+        self._why_unavailable = ""
         self._decisions_s = tuple(controller.decision_s)
         controller.decision_s.clear()  # Otherwise it would grow without limit.
         cycle = self._last.cycle
@@ -276,9 +276,9 @@ class Engine:
         if isinstance(error, JournalLost):
             self.executor.fail(Unavailable("another controller has taken over"))
             raise error
-        self._down = str(error)
+        self._why_unavailable = str(error)
         _log.error("%s; nothing is accepted until it can be written", error)
-        self.executor.fail(Unavailable(self._down))
+        self.executor.fail(Unavailable(self._why_unavailable))
         if monotonic() - self._recovered_s < _RETRY_S:  # It can be read, and still not be written.
             sleep(_RETRY_S)
         while True:
@@ -289,8 +289,8 @@ class Engine:
                 raise
             except JournalError as again:
                 _log.debug("the journal is not restored yet: %s", again)
-                self._down = str(again)
-                self.executor.refuse(Unavailable(self._down))
+                self._why_unavailable = str(again)
+                self.executor.refuse(Unavailable(self._why_unavailable))
                 sleep(_RETRY_S)
         self._recovered_s = monotonic()
         self.executor.resume(self._controller.snapshot)
@@ -350,7 +350,7 @@ def _plain(params: dict[str, Any]) -> bytes:
     return msgspec.json.encode(params, order="sorted")
 
 
-class _Last:
+class _LastCycle:
     """A journal that remembers the last cycle it kept."""
 
     def __init__(self, journal: DurableJournal) -> None:

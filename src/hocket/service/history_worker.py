@@ -74,7 +74,7 @@ class HistoryWorker:
         """The answer to one request, with its body."""
         try:
             states = self._ready(_READY_S)
-            status, said = self._said(states, request)
+            status, said = self._answer_of(states, request)
         except NotKept as error:
             status, said = 404, {"error": str(error)}
         except IndexTroubleError as error:
@@ -88,7 +88,7 @@ class HistoryWorker:
         indexed, last = (states_now.indexed, states_now.last) if states_now is not None else (0, 0)
         return HistoryAnswer(status, len(body), indexed, last), body
 
-    def _said(self, states: PastStates, request: HistoryRequest) -> tuple[int, Any]:
+    def _answer_of(self, states: PastStates, request: HistoryRequest) -> tuple[int, Any]:
         behind = f"the history is being read: up to cycle {states.indexed:,} of {states.last:,} so far; ask again"
         if request.buckets:
             since_s = -inf if request.since_s is None else request.since_s

@@ -93,7 +93,7 @@ class PageSessions:
 
     def find(self, cookies: bytes, proof: bytes) -> Token | None:
         """The token of a request with these headers; None without both halves of a session that is valid."""
-        said = self._said(cookies)
+        said = self._cookie_value(cookies)
         if not said or not hmac.compare_digest(self._sealed("proof", said).encode(), proof):
             return None
         session, expires_s, digest = said.split(".")
@@ -107,7 +107,7 @@ class PageSessions:
 
     def end(self, cookies: bytes) -> Future[Any]:
         """Sign out the session of a request that was found valid; done when it is in the journal."""
-        session, expires_s, _digest_of_token = self._said(cookies).split(".")
+        session, expires_s, _digest_of_token = self._cookie_value(cookies).split(".")
         now_s = self._clock()
         over = [other for other, until_s in self._signed_out.items() if until_s <= now_s]
 
@@ -119,7 +119,7 @@ class PageSessions:
 
         return self._executor.post(make)
 
-    def _said(self, cookies: bytes) -> str:
+    def _cookie_value(self, cookies: bytes) -> str:
         """What the cookie among these says, if it is one of ours; else nothing."""
         if len(cookies) > _LONGEST_COOKIE:
             return ""

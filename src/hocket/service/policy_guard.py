@@ -19,8 +19,8 @@ from hocket.model.view import JobView
 from hocket.policies.registry import BoundPolicy
 
 
-def guarded(policy: BoundPolicy, excuse: OnPolicyError) -> BoundPolicy:
-    """The policy, in whose ranks and notes no fault ends the controller; `excuse` is called with each."""
+def guarded(policy: BoundPolicy, on_error: OnPolicyError) -> BoundPolicy:
+    """The policy, in whose ranks and notes no fault ends the controller; `on_error` is called with each."""
     decide, ranked, shifting = policy.decide, policy.order, policy.shifts
 
     def decided(snapshot: Snapshot) -> Plan:
@@ -38,7 +38,7 @@ def guarded(policy: BoundPolicy, excuse: OnPolicyError) -> BoundPolicy:
                 return rank
             raise TypeError(f"its order must give a tuple, not {rank!r}")
         except Exception as error:
-            excuse(error)
+            on_error(error)
             return view.rank  # as it stood before
 
     def shifts(view: JobView, now_s: float) -> float | None:
@@ -46,7 +46,7 @@ def guarded(policy: BoundPolicy, excuse: OnPolicyError) -> BoundPolicy:
         try:
             return shifting(view, now_s)
         except Exception as error:
-            excuse(error)
+            on_error(error)
             return None
 
     return replace(policy, decide=decided, order=order, shifts=None if shifting is None else shifts)

@@ -21,7 +21,7 @@ from hocket.learn.episodes import (
     run_episode,
     seen_columns,
 )
-from hocket.learn.evolution import begun
+from hocket.learn.evolution import initial
 from hocket.learn.imitation import Agreement, agreement, imitate, read_record
 from hocket.learn.own_history import history_windows, history_workload
 from hocket.learn.reward import BETAS, Goals
@@ -124,7 +124,7 @@ def begun_training(network, **settings):
     setup = TrainingSetup(validation=2, **settings)
     size = numbers(network, setup.policy)
     same, held_out = SameDecisions(1, 1, 1), Agreement(1, 1.0, 1.0)
-    return LearningState(setup, begun(size, 0.5), [], [0.0] * size, -1.0, 0.0, held_out, same, [0.5, 0.5], 0.0)
+    return LearningState(setup, initial(size, 0.5), [], [0.0] * size, -1.0, 0.0, held_out, same, [0.5, 0.5], 0.0)
 
 
 def test_a_training_goes_on_from_its_file_as_if_it_had_never_stopped(network):

@@ -77,11 +77,11 @@ def _follow(client: Client, job: str, as_json: bool) -> None:
 def _print(found: ShownAnswer, as_json: bool) -> None:
     import msgspec
 
-    from hocket.cli.answer_table import answer_table, said
+    from hocket.cli.answer_table import answer_table, in_one_line
     from hocket.cli.terminal.console import console
 
     if as_json:
         print(msgspec.json.encode(found).decode(), flush=True)
         return
     console().print(answer_table(found))
-    typer.echo(said(found), err=True)
+    typer.echo(in_one_line(found), err=True)

@@ -180,7 +180,7 @@ class Client:
                 raise ControllerAway(
                     f"the controller went away before it answered; {_THEN[method]} ({error})"
                 ) from error
-            raise self._nobody(f"{self._url} ({error or type(error).__name__})") from error
+            raise self._no_controller(f"{self._url} ({error or type(error).__name__})") from error
         self._used_s = monotonic()
         if response.status >= 400:
             raise ControllerRefused(response.status, self._refusal(response.status, answer.body))
@@ -226,7 +226,7 @@ class Client:
                 raise InputError(f"{said_by}: {error}") from error
             except OSError as error:
                 if (other := self._first_of(others)) is None:
-                    raise self._nobody(where) from error
+                    raise self._no_controller(where) from error
                 connection = other
             self._open = connection
         return self._open
@@ -266,12 +266,12 @@ class Client:
         try:
             text = path.read_text(encoding="ascii").strip()
         except FileNotFoundError:
-            raise self._nobody(str(self.home)) from None
+            raise self._no_controller(str(self.home)) from None
         except (OSError, ValueError) as error:
             raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
         if not text or not text.isprintable():
             raise InputError(f"{path} must hold one line, and is empty or damaged; start again with 'hocket up'")
         return text
 
-    def _nobody(self, where: str) -> ControllerAway:
+    def _no_controller(self, where: str) -> ControllerAway:
         return ControllerAway(f"no controller answers at {where}; start one with 'hocket up'")

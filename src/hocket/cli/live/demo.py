@@ -278,9 +278,9 @@ def _answer(client: Client) -> str:
     """How much of its data the query has read, and how sure it is."""
     import msgspec
 
-    from hocket.cli.answer_table import ShownAnswer, said
+    from hocket.cli.answer_table import ShownAnswer, in_one_line
 
-    return said(msgspec.json.decode(client.get(f"/v1/jobs/{QUERY}/answer").body, type=ShownAnswer))
+    return in_one_line(msgspec.json.decode(client.get(f"/v1/jobs/{QUERY}/answer").body, type=ShownAnswer))
 
 
 def _kept(folder: Path, out: Path) -> None:

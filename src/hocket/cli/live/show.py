@@ -161,7 +161,7 @@ def _print_crash(crash: object, page: Any) -> None:
 
 def _as_typed(job: dict[str, Any]) -> dict[str, Any]:
     """By the names that files and options have; GPUs are those of the whole job, as its user said them."""
-    from hocket.job_input.read_job import said_as
+    from hocket.job_input.read_job import option_name_of
 
     each, sizes = job.get("gpus"), job.get("sizes")
     typed: dict[str, Any] = {}
@@ -175,7 +175,7 @@ def _as_typed(job: dict[str, Any]) -> dict[str, Any]:
         elif (field not in ("stop", "may_lower") or value != "fixed") and (field, value) != ("kind", "training"):
             is_time = field.endswith("_s") and isinstance(value, int | float) and value
             is_memory = field.endswith("_mib") and isinstance(value, int | float) and value
-            typed[said_as(field)] = f"{value:g}s" if is_time else f"{value:g}M" if is_memory else value
+            typed[option_name_of(field)] = f"{value:g}s" if is_time else f"{value:g}M" if is_memory else value
     return typed
 
 

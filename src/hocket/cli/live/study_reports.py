@@ -36,7 +36,7 @@ class StudyReports:
         self._due_s = self._alive_s = 0.0
         self._is_refused = False
 
-    def tell(self, state: StudyState, happened: bool = True) -> bool:
+    def send(self, state: StudyState, happened: bool = True) -> bool:
         """How it stands; whether it was told. While it runs not too often, and only if something `happened`."""
         from msgspec.structs import replace
 
@@ -85,22 +85,22 @@ def reports_of_process_study(study: Study, home: Path | None) -> Iterator[Callab
     with Client(home, _PATIENCE_S) as client:
         reports = StudyReports(client, study.outcome.definition.name, login(), summary)
 
-        def tell() -> None:
+        def send() -> None:
             nonlocal looked_s, told_steps
             if (now_s := time.monotonic()) - looked_s < _EVERY_S:
                 return
             looked_s, steps = now_s, study.steps
-            if reports.tell("running", steps != told_steps):
+            if reports.send("running", steps != told_steps):
                 told_steps = steps
 
         try:
-            yield tell
+            yield send
         except (StudyError, SpaceError):
-            reports.tell("failed")
+            reports.send("failed")
             raise
         except JournalError:  # Another process has the study, which tells of it.
             raise
         except BaseException:  # Ctrl-C, or no memory: the same command goes on.
-            reports.tell("paused")
+            reports.send("paused")
             raise
-        reports.tell("done" if study.best is not None else "failed")
+        reports.send("done" if study.best is not None else "failed")

@@ -74,11 +74,11 @@ class JobTuner:
                 raise
             self._show(self._units_done(live))
             if self._study.is_done and not asked:
-                self._reports.tell("done" if self._study.trials.best is not None else "failed")
+                self._reports.send("done" if self._study.trials.best is not None else "failed")
                 return
             happened = asked or self._study.outcome.steps > before
             self._untold |= happened
-            if self._reports.tell("running", self._untold):
+            if self._reports.send("running", self._untold):
                 self._untold = False
             pause_s = _FIRST_S if happened else min(pause_s * 1.3, _LAST_S)
             time.sleep(pause_s)
@@ -90,14 +90,14 @@ class JobTuner:
             return
         self._study.give_up(why)
         self._reconcile(self._live(), {})
-        self._reports.tell("failed")
+        self._reports.send("failed")
 
     def pause(self) -> int:
         """Pause what runs; how many trials were not over."""
         names = {self._study.job_name(t.number) for t in self._study.under_way}
         there = [name for name in self._live() if name in names]
         self._request("pause", there)
-        self._reports.tell("paused")
+        self._reports.send("paused")
         return len(there)
 
     # -- looks --------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def learn(
     if as_json:
         import msgspec
 
-        print(msgspec.json.encode(_told(state, folder)).decode())
+        print(msgspec.json.encode(_as_data(state, folder)).decode())
         return
     _print(state, folder, drawn)
 
@@ -139,7 +139,7 @@ def _drawn(state: LearningState, folder: Path) -> list[Path]:
     )
 
 
-def _told(state: LearningState, folder: Path) -> dict[str, Any]:
+def _as_data(state: LearningState, folder: Path) -> dict[str, Any]:
     return {
         "setup": state.setup,
         "agreement": state.held_out,
