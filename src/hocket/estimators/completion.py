@@ -136,7 +136,7 @@ def _similar(job: Job, past: tuple[PastJob, ...], most: int) -> list[tuple[float
 
 
 def _with_predictions(job: Job, past: PastJobs, beliefs: Beliefs, units: float) -> Beliefs:
-    """With the probability that the criterion holds by each unit of work, and Rotary's own estimates."""
+    """Beliefs with the probability that the criterion holds by each unit of work, and Rotary's own estimates."""
     criterion = job.criterion
     match criterion:
         case RunTime(limit=Epochs(count=count)):
@@ -202,7 +202,7 @@ def _log_c(past: PastJob) -> float | None:
 
 
 def _with_answer(beliefs: Beliefs, criterion: Criterion | None, units: float, metrics: Mapping[str, float]) -> Beliefs:
-    """With the error of one more answer: of the metric of its goal, else the half width of its intervals."""
+    """Beliefs with the error of one more answer: of the metric of its goal, else the half width of its intervals."""
     goal = criterion if isinstance(criterion, Goal) else None
     accuracy = metrics.get(goal.metric) if goal is not None else None
     error = 1.0 - accuracy if accuracy is not None else metrics.get("half_width")
@@ -214,7 +214,7 @@ def _with_answer(beliefs: Beliefs, criterion: Criterion | None, units: float, me
 
 
 def _query_memory(job: Job, similar: Sequence[tuple[float, PastJob]]) -> Estimate | None:
-    """By its plan, or as much as the most similar past query used."""
+    """The memory of a query, by its plan, or as much as the most similar past query used."""
     held = job.traits.get(HELD)
     if isinstance(held, float | int) and 0 <= held < inf:
         return query_memory.USUAL.of(float(held))

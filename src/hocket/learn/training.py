@@ -192,7 +192,7 @@ class RecordsToImitate(Struct, frozen=True):
 
 
 def fitted(fit: RecordsToImitate) -> tuple[PolicyNetwork, Agreement]:
-    """In a process, which computes with one thread."""
+    """The network that imitates the records, computed in a process with one thread."""
     found = [r for path in fit.records if len((r := read_record(Path(path))).columns)]
     if not found:
         raise LearningError("no job waits in any decision of the records: there is nothing to imitate")
@@ -312,7 +312,7 @@ def _episode(setup: TrainingSetup, window: Window, network: PolicyNetwork) -> Ep
 
 
 def timed_episode(episode: Episode) -> tuple[Goals, float]:
-    """In a process: what came of it, and its CPU time."""
+    """Run an episode in this process: its goals, and its CPU time."""
     began = time.process_time()
     return run_episode(episode), time.process_time() - began
 
@@ -322,7 +322,7 @@ def _timed(results: list[tuple[Goals, float]]) -> tuple[list[Goals], float]:
 
 
 def unguarded(network: PolicyNetwork) -> PolicyNetwork:
-    """In training no input is far from it."""
+    """The network without its range of inputs: in training, none is taken to be unlike the others."""
     import numpy as np
 
     return replace(network, low=np.full_like(network.low, -np.inf), high=np.full_like(network.high, np.inf))

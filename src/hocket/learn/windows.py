@@ -140,7 +140,7 @@ def second_held_out_windows(trace: str = "") -> list[Window]:
 
 
 def _generated(seed: int) -> list[Window]:
-    """Two at each load."""
+    """Two generated windows at each load."""
     return [
         Window(f"generated {'ab'[k]}", seed + 10 * n + k, round(WINDOW_JOBS * load), 5, load)
         for n, load in enumerate(LOADS)

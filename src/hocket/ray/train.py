@@ -47,7 +47,7 @@ class ReportedCheckpoints:
         return self._folder / f"{self._path(reports).name}.part"
 
     def keep(self, reports: int) -> None:
-        """It is whole: earlier ones are removed."""
+        """Make a complete checkpoint the newest one, and remove earlier ones."""
         path = self._path(reports)
         shutil.rmtree(path, ignore_errors=True)  # of an attempt that began anew
         self.part(reports).rename(path)

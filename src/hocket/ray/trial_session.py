@@ -17,7 +17,7 @@ from hocket.ray.train import ReportedCheckpoints, is_number
 
 
 class TrialSession:
-    """In place of Ray Train's own session, which needs the process that tunes."""
+    """Takes the place of Ray Train's own session, which exists only in the process that tunes."""
 
     world_rank = None  # as in a trial that is no distributed training
 

@@ -51,7 +51,7 @@ class EndedJobsError(Exception):
 
 
 def checksum(cycle: Cycle) -> int:
-    """Of a cycle, and of the code whose records are kept: that of another version reads no others."""
+    """The checksum of a cycle and of the code that writes records: records of another version are not read."""
     return crc32(_ENCODER.encode(cycle), _form())
 
 
@@ -122,7 +122,7 @@ class EndedJobs:
         return found
 
     def live(self) -> list[Record]:
-        """Those that were not over, in the order of submission."""
+        """The jobs that had not ended, in the order of submission."""
         with _trouble(self.path, "read"):
             rows = self._db.execute("SELECT value FROM record WHERE NOT is_over ORDER BY n").fetchall()
             return [_decoded(value) for (value,) in rows]
@@ -174,7 +174,7 @@ def _rows(records: Sequence[Record]) -> list[tuple[int, str, str, bool, bytes]]:
 
 
 def _encoded(record: Record) -> bytes:
-    """Of a job that is over, compressed: there is no end to them."""
+    """A record as bytes, compressed if the job has ended: their number grows without limit."""
     value = _ENCODER.encode(record)
     return value if record.ended_s is None else compress(value, 1)
 

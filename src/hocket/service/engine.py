@@ -332,7 +332,7 @@ class Engine:
 
 
 def _plain_job(job: PastJob) -> bytes:
-    """What it has shown, without how estimates of it would have held, which is found out here."""
+    """A past job as bytes to compare, without how estimates of it would have held: that is computed here."""
     return msgspec.json.encode(replace(job, foretold=()), order="sorted")
 
 

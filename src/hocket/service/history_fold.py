@@ -22,7 +22,7 @@ class HistoryFold:
     """The state after the cycle of this number; no policy is asked, and nothing is written."""
 
     def __init__(self, header: Header, name: str, beginning: Beginning | None = None) -> None:
-        """Before cycle 1, or at a beginning; `name` is that of the journal. Raises JournalError."""
+        """Begin before cycle 1, or at `beginning`; `name` is that of the journal. Raises JournalError."""
         self._name = name
         self.policy_name = header.policy  # with which the journal begins
         self.number = 0 if beginning is None else beginning.number

@@ -32,7 +32,7 @@ class HistoryUnavailable(RuntimeError):
 
 
 class HistoryProcess:
-    """For any thread."""
+    """Has past states looked up by `history_worker.py`, one request at a time. For any thread."""
 
     def __init__(self, source: HistorySource, cycles: Callable[[], int] = lambda: 0) -> None:
         """`cycles` tells how many are in the journal."""

@@ -99,7 +99,7 @@ class Home:
 
     @property
     def clock_file(self) -> Path:
-        """By how much the controller's clock differs from the time since the machine booted."""
+        """The file that says by how much the controller's clock differs from the time since the machine booted."""
         return self.path / "clock.json"
 
     @property

@@ -46,7 +46,7 @@ class Notification(Struct, frozen=True):
     ran_s: float  # seconds that it has run
 
     def environment(self) -> dict[str, str]:
-        """As the environment variables of a command."""
+        """The notification as environment variables of a command."""
         return {
             "HOCKET_NOTIFICATION": self.id,
             "HOCKET_JOB": self.job,

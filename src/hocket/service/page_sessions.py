@@ -71,7 +71,7 @@ class PageSessions:
         return link, expires_s
 
     def use_link(self, link: str) -> Token | None:
-        """Whose link it is; None if it was used before, is too old, or its token is not valid any more."""
+        """The token that a link was made for; None if it was used, is too old, or its token is no longer valid."""
         token, expires_s = self._links.pop(_digest(link), (None, 0.0))
         if token is None or self._clock() >= expires_s or not self._tokens.is_valid(token):
             return None

@@ -36,7 +36,7 @@ MARGIN = 0.01  # of the reward: by so much the learned policy must fall behind, 
 
 
 class SwitchOptions(Struct, frozen=True):
-    """To which policy, judged how often, by how much of the past."""
+    """Which policy may take over, how often it is judged, and by how much of the past."""
 
     learned: str
     params: dict[str, Any] = {}  # those of it that were given; of others, MLF-H's are carried over

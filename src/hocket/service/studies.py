@@ -58,7 +58,7 @@ class StudyRefused(ValueError):
 
 
 class Studies:
-    """All of them. For any thread."""
+    """The summaries of all studies. For any thread."""
 
     def __init__(self, journal: DurableJournal, executor: LiveExecutor, clock: Callable[[], float] = time) -> None:
         self._journal, self._executor, self._clock = journal, executor, clock

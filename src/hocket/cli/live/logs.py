@@ -202,6 +202,6 @@ def _last_lines(data: bytes, count: int) -> bytes:
 
 
 def _note(text: str) -> None:
-    """For people only, and beside the output, which stays as it was printed."""
+    """Print a note to stderr on a terminal; the output itself stays as the job printed it."""
     if sys.stderr.isatty():
         print(f"— hocket: {text} —", file=sys.stderr, flush=True)

@@ -118,7 +118,7 @@ def unreserve(
 
 
 def _in_s(option: str, text: str | None) -> float | None:
-    """In how many seconds that is; None if it is not said. Raises InputError."""
+    """A time or date as seconds from now; None if it is not given. Raises InputError."""
     from hocket.cli.terminal.errors import InputError
     from hocket.job_input.units import BadValue, seconds_from_now
 

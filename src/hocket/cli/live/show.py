@@ -160,7 +160,7 @@ def _print_crash(crash: object, page: Any) -> None:
 
 
 def _as_typed(job: dict[str, Any]) -> dict[str, Any]:
-    """By the names that files and options have; GPUs are those of the whole job, as its user said them."""
+    """A job's fields by the names in files and options; GPUs are those of the whole job, as its user gave them."""
     from hocket.job_input.read_job import option_name_of
 
     each, sizes = job.get("gpus"), job.get("sizes")

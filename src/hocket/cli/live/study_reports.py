@@ -1,4 +1,4 @@
-"""Tells the controller how a study stands, so that its page shows it; a study does not depend on it."""
+"""Sends the controller summaries of a study, which its page shows; the study goes on without it, too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PATIENCE_S = 5.0  # that the training of models waits for a controller that doe
 
 
 class StudyReports:
-    """Of one study: `study` is its id, and `summary` says how it stands."""
+    """Sends the controller summaries of one study: `study` is its id, and `summary` makes one."""
 
     def __init__(self, client: Client, study: str, owner: str, summary: Callable[[StudyState], StudySummary]) -> None:
         self._client, self._study, self._owner, self._summary = client, study, owner, summary
@@ -37,7 +37,7 @@ class StudyReports:
         self._is_refused = False
 
     def send(self, state: StudyState, happened: bool = True) -> bool:
-        """How it stands; whether it was told. While it runs not too often, and only if something `happened`."""
+        """Send a summary; whether it was sent: while the study runs only if something `happened`, and not too often."""
         from msgspec.structs import replace
 
         began_s = time.monotonic()
@@ -66,9 +66,9 @@ class StudyReports:
 
 @contextmanager
 def reports_of_process_study(study: Study, home: Path | None) -> Iterator[Callable[[], None]]:
-    """While models are trained in this process: call what it gives now and then, and in the end the result is told.
+    """While models are trained in this process: gives a function to call now and then; the result is sent at the end.
 
-    There need not be a controller; one that is started later is told, too.
+    There need not be a controller; one that is started later gets summaries, too.
     """
     from msgspec.structs import replace
 

@@ -42,7 +42,7 @@ class CommandStudy(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As given, or from the command: `train`."""
+        """The study's name, as given, or from the command: `train`."""
         if given := self.job_options.get("name"):
             return str(given)
         words = [word for word in self.command if word.endswith(".py")] or self.command

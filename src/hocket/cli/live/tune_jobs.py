@@ -40,7 +40,7 @@ def free_prefix(client: Client, name: str) -> str:
 
 
 def reports_of_jobs(client: Client, study: JobStudy) -> StudyReports:
-    """Of a study whose trials are jobs, under the name that these begin with."""
+    """The reports of a study whose trials are jobs, under the name that these begin with."""
     from hocket.tune.summary import summary_of
 
     assert study.definition.jobs is not None
@@ -60,7 +60,7 @@ class JobTuner:
         self._warned: set[tuple[int, str]] = set()  # warnings that were given, by trial and kind
 
     def run(self) -> None:
-        """Until nothing is under way and every job is over, or was asked to stop."""
+        """Run the study until nothing is under way and every job has ended, or was asked to stop."""
         pause_s = _FIRST_S
         while True:
             live = self._live()
@@ -181,7 +181,7 @@ class JobTuner:
         return bool(found)
 
     def _request(self, request: str, names: list[str]) -> None:
-        """For each job; one that is over by now needs nothing more."""
+        """Send a request for these jobs; one that has ended by now needs none."""
         if not names:
             return
         said = {"request": str(request), "jobs": names, "by": f"hocket tune ({login()})"[:200]}

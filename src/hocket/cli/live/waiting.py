@@ -97,7 +97,7 @@ def _reason(row: ListedJob) -> str:
 
 
 class _Lines:
-    """For a pipe: a line for each job that is over."""
+    """Output for a pipe: a line for each job that has ended."""
 
     def over(self, row: ListedJob) -> None:
         import typer
@@ -110,7 +110,7 @@ class _Lines:
 
 
 class _Bars(_Lines):
-    """For a terminal: those lines, and below them what is still at work."""
+    """Output for a terminal: those lines, and below them the jobs that have not ended."""
 
     def __init__(self, live: Any) -> None:
         self._live = live

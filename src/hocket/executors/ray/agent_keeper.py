@@ -84,7 +84,7 @@ class AgentKeeper:
             signal.signal(number, lambda *_: None)
 
     def run(self) -> bool:
-        """Until the agent must leave, True; or until another keeper takes over, False."""
+        """Run the agent until it must leave the node (True), or another keeper takes over (False)."""
         received, inputs = b"", [0, self._signals]
         while True:
             self._keep_agent_running()

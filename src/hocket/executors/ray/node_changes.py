@@ -98,7 +98,7 @@ def changes(nodes: Iterable[RayNode], groups: Iterable[NodeGroup], digest: str) 
 
 
 def _named(nodes: Iterable[RayNode], taken: set[str]) -> tuple[NewNode, ...]:
-    """With names that tell all nodes apart. One that returns with another id has its old name, if it is not taken."""
+    """The nodes with unique names. One that returns with another id has its old name, if it is not taken."""
     found: list[NewNode] = []
     for node in sorted(nodes, key=lambda node: node.id):
         plain = _NOT_IN_NAMES.sub("-", node.name).strip("-.") or "node"

@@ -48,7 +48,7 @@ class Watch:
         return bool(Cluster(namespace).groups())
 
     def run(self, orders: RawIOBase) -> bool:
-        """Until the controller is gone, False; or until it says to leave and nothing is left, True."""
+        """Watch until the controller is gone (False), or has said to leave and nothing is left (True)."""
         while True:
             self._look()
             if select.select([orders], [], [], _EVERY_S)[0]:
@@ -181,5 +181,5 @@ class Watch:
 
 
 def token_name(node: str) -> str:
-    """Of the token for the agent of a node."""
+    """The name of the token for a node's agent."""
     return f"ray-{node}"[:64]

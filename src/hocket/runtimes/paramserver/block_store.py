@@ -100,12 +100,12 @@ class BlockStore:
 
     @property
     def bytes_on_disk(self) -> int:
-        """Of blocks that are not in memory."""
+        """The size of all blocks that are not in memory."""
         return self._total - self._in_memory
 
     @property
     def bytes_in_memory(self) -> int:
-        """Of blocks and of buffers that are read into."""
+        """The size of all blocks in memory, and of the buffers that blocks are read into."""
         return self._in_memory + (self._slots_bytes if self._in_memory < self._total else 0)
 
     @property

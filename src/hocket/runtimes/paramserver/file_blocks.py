@@ -23,7 +23,7 @@ class FileReading:
 
     @classmethod
     def within(cls, memory_bytes: int | None, file_bytes: int, folder: str) -> FileReading:
-        """As fits into this memory: small files are kept there, others in a folder."""
+        """How to read a file with this much memory: small files are kept there, others in a folder."""
         if memory_bytes is None:
             return cls()
         chunk = max(1 << 18, min(_CHUNK_BYTES, memory_bytes // _PARTS_OF_MEMORY))

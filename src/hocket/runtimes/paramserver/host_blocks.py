@@ -282,7 +282,7 @@ def is_too_large(layouts: Mapping[str, ArrayLayout], options: SpillOptions) -> b
 
 
 def expected_bytes(blocks: Sequence[DataBlock]) -> int:
-    """Of all blocks, if it can be known before they are there; 0: it cannot."""
+    """The size of all blocks, if it is known before they are made; else 0."""
     if isinstance(blocks, list | tuple):
         return sum(array.nbytes for block in blocks for array in block.data.values())
     return int(getattr(blocks, "total_bytes", 0))

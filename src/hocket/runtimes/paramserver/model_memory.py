@@ -48,7 +48,7 @@ class ModelMemory:
             self._watching.start()
 
     def empty(self, layout: ArrayLayout, rows: int) -> Array:
-        """So many rows, not set. Raises SpillError if the disk has no room for them."""
+        """A new array with so many rows, whose values are not set. Raises SpillError if the disk has no room."""
         size = rows * layout.row_bytes
         if self._folder is None or not size:
             return layout.empty(rows)

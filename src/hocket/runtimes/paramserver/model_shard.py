@@ -89,7 +89,7 @@ class ModelShard:
     # -- what this host does -------------------------------------------------------------------------------------
 
     def wait_for_pushes(self, is_broken: threading.Event) -> None:
-        """Until the updates of all other hosts are there, or one of them is gone."""
+        """Wait until the updates of all other hosts are there, or one of them is gone."""
         with self._changed:
             while len(self._complete) < self.hosts - 1 and not is_broken.is_set():
                 self._changed.wait(1.0)

@@ -142,7 +142,7 @@ class ChunkSize:
         self._rates: deque[float] = deque(maxlen=_MEASURED)
 
     def measure(self, received_bytes: int, took_s: float) -> bool:
-        """So much came in so long; whether the size is another one now."""
+        """Note how many bytes came in how long; whether that changes the size."""
         if received_bytes < _MEASURED_BYTES:
             return False
         self._rates.append(received_bytes / max(took_s, 1e-9))
@@ -256,7 +256,7 @@ class HostLink:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
 
     def receive_bytes(self, length: int) -> bytes:
-        """So many bytes."""
+        """Receive exactly so many bytes."""
         return bytes(self._exactly(length))
 
     def sending_s(self) -> float | None:

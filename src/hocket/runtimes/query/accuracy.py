@@ -29,7 +29,7 @@ class ColumnAccuracy:
         self._worst = worst
 
     def of(self, errors: Mapping[int, float]) -> float | None:
-        """By the largest relative error of each column, by its number; None if none of them has a weight."""
+        """The accuracy, given each column's largest relative error by its number; None if none of them has a weight."""
         if self._worst:
             return 1.0 - max(errors.values())
         weight = sum(self._weights[n] for n in errors)
@@ -76,7 +76,7 @@ class EnvelopeAccuracy:
         self._seen: list[dict[tuple[Any, ...], tuple[Any, ...]]] = []
 
     def of(self, rows: Rows, half_widths: HalfWidths) -> float | None:  # noqa: ARG002 - it does not look at intervals
-        """With the answers before; None until there are enough of them."""
+        """The accuracy of the window that ends with this answer; None until it has enough answers."""
         groups = {tuple(v for n, v in enumerate(row) if n not in self._estimated): row for row in rows}
         self._seen = [*self._seen, groups][-self._window :]
         if len(self._seen) < self._window or not groups or not self._estimated:

@@ -30,7 +30,7 @@ class AnswerTable(NamedTuple):
 
 
 class SampledAnswers:
-    """Of groups that are estimated from part of their rows."""
+    """The answers of a query whose groups are estimated from part of their rows."""
 
     def __init__(self, engine: QueryEngine, sql: SampledSql) -> None:
         self._engine, self._db, self._sql = engine, engine.connection, sql
@@ -127,7 +127,7 @@ class SampledAnswers:
 
 
 class CollectedAnswers:
-    """Of rows that are final once they are there."""
+    """The answers of a query whose rows are final once they are computed."""
 
     bounded: tuple[int, ...] = ()
     continues_in_batches = True

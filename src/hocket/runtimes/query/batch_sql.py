@@ -121,7 +121,7 @@ class Rewriting:
         self.once |= {used.name: used.sql for used in self._used.values()}
 
     def sampled(self, reps: int) -> SampledSql:
-        """For groups whose rows are in many buckets; `reps` replicates of each group are kept. Raises NotSplit."""
+        """The SQL for groups whose rows are in many buckets, with `reps` replicates of each group. Raises NotSplit."""
         top = self._top
         groups, select = top.group_by, top.select
         if select.args.get("distinct") is not None:
@@ -240,7 +240,7 @@ class Rewriting:
         return exp.Subquery(this=_parsed(f"SELECT {shown} FROM {rows.relation} WHERE {within}"), alias=alias)
 
     def collected(self) -> CollectedSql:
-        """For rows, or groups, that are in one bucket each. Raises NotSplit."""
+        """The SQL for rows, or groups, that are in one bucket each. Raises NotSplit."""
         top, select = self._top, self._marked_copy()
         if self._split.mode is Mode.GROUPS and list(own_expressions(top.select, exp.Window)):
             raise NotSplit("a window goes over groups of several buckets")

@@ -102,7 +102,7 @@ class DuckdbData:
         return "BIGINT" if kind in _INTEGERS else kind
 
     def columns(self, table: str) -> dict[str, str]:
-        """Those of a table, with their types."""
+        """The columns of a table, with their types."""
         return next(columns for name, columns in self.schema.items() if name.lower() == table.lower())
 
     def stored_keys(self, table: str) -> tuple[str, ...]:

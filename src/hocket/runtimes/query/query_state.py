@@ -123,7 +123,7 @@ class QueryStateFolder:
         return size
 
     def remove(self) -> None:
-        """It is not needed any more."""
+        """Remove the state, which is not needed any more."""
         with suppress(OSError):
             self._file.unlink(missing_ok=True)
             self._remove_part()

@@ -199,7 +199,7 @@ class SparkData:
         return spark_sql(sql, self._spark_name)
 
     def _spark_name(self, schema: str, table: str) -> str:
-        """Any name that a file may have is one in DuckDB, but not in Spark."""
+        """The name of a table in Spark, which allows fewer names than DuckDB."""
         key = schema.lower(), table.lower()
         return self._names.setdefault(key, f"hocket_{self._number}_{len(self._names)}")
 
@@ -281,7 +281,7 @@ def _found(source: str | Path, tables: dict[str, SparkTable]) -> dict[str, Spark
 
 
 def _write_tpch(scale: str, folder: Path) -> None:
-    """As Parquet, in a folder that workers on this machine see."""
+    """Write TPC-H as Parquet, into a folder that workers on this machine see."""
     with closing(connected()) as db:
         generate_tpch(db, scale)
         for (table,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall():

@@ -265,7 +265,7 @@ def _require_joined(keys: list[UsedColumn], block: Block) -> None:
 
 
 def _known_equalities(block: Block) -> Iterator[Equality]:
-    """Of this block, of blocks in its FROM, and of those around it that it may refer to."""
+    """Equal columns in this block, in blocks of its FROM, and in those around it that it may refer to."""
     yield from block.equalities()
     for inner in block.derived.values():
         yield from _derived_equalities(inner)

@@ -38,11 +38,11 @@ class AcceleratedDescent(Algorithm):
         raise NotImplementedError
 
     def needs(self, block: DataBlock) -> Mapping[str, Array | None]:
-        """All of it, but not what only servers need."""
+        """All arrays but those that only servers need."""
         return {name: keys for name, keys in self.rows(block).items() if not name.endswith("_last")}
 
     def objective_needs(self, block: DataBlock) -> Mapping[str, Array | None]:
-        """The solution."""
+        """The arrays of the solution."""
         return {name: keys for name, keys in self.rows(block).items() if name.endswith("_last")}
 
     def rows(self, block: DataBlock) -> Mapping[str, Array | None]:
@@ -89,7 +89,7 @@ class ExamplesBlocks:
         self.curvature = self._scan_features(intercept)
 
     def all(self) -> FileBlocks:
-        """Them all."""
+        """All blocks."""
         return FileBlocks(range(len(self._spans)), self.block, self.columns)
 
     def block(self, i: int) -> DataBlock:
