@@ -60,7 +60,7 @@ class BlockStore:
         self._other_rounds, self._comes_back = 0, False
         self._changed = threading.Condition(threading.RLock())
         self._io = ThreadPoolExecutor(1, "blocks on disk")
-        self._failure: BaseException | None = None  # of what the thread did, until it is told
+        self._failure: BaseException | None = None  # an error of the thread, until it is raised
         self._slots, self._free = 0, list[mmap.mmap]()  # that blocks are read into
         self._order: list[int] = []
         self._coming: deque[int] = deque()  # places in the order whose blocks are not read yet
@@ -124,7 +124,7 @@ class BlockStore:
             self.set_share_on_disk(self._wanted)
 
     def lower_budget(self, by_bytes: int) -> None:
-        """Have so much less than is in memory now: blocks go to disk as soon as they are no longer used."""
+        """Use so many bytes less than now: blocks go to disk as soon as they are no longer used."""
         with self._changed:
             self._budget = min(self._budget, self.bytes_in_memory - by_bytes)
 
