@@ -40,7 +40,7 @@ class HistorySource(Struct, frozen=True):
 
 
 class HistoryRequest(Struct, frozen=True):
-    """What is asked: a state after a cycle or at a time, or how many cycles there were when."""
+    """A request: a state after a cycle or at a time, or how many cycles there were when."""
 
     token: Token  # of the caller: what it may see
     cycle: int = 0  # 0: the last one

@@ -1,4 +1,4 @@
-"""`hocket tune … -- COMMAND`: looks at the jobs of a study's trials again and again, and asks for what is wanted."""
+"""`hocket tune … -- COMMAND`: looks at the jobs of a study's trials again and again, and requests what is wanted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hocket.cli.live.submission import BATCH
 from hocket.cli.live.waiting import retry_while_away
 from hocket.model.criterion import Epochs, Steps
 from hocket.tune.definition import StudyError
-from hocket.tune.job_trials import Ask, JobLook, JobReport, Want, ask
+from hocket.tune.job_trials import JobLook, JobReport, NextStep, Want, next_step
 
 if TYPE_CHECKING:
     from hocket.cli.live.client import Client
@@ -54,7 +54,7 @@ class JobTuner:
 
     def __init__(self, client: Client, study: JobStudy, describe: Describe, show: Callable[[float], None]) -> None:
         self._client, self._study, self._describe, self._show = client, study, describe, show
-        self._asked: dict[str, Ask] = {}  # job → what this process asked of it last
+        self._last_steps: dict[str, NextStep] = {}  # job → what this process requested for it last
         self._reports = reports_of_jobs(client, study)
         self._untold = True  # something happened that the controller was not told of
         self._warned: set[tuple[int, str]] = set()  # warnings that were given, by trial and kind
@@ -154,30 +154,30 @@ class JobTuner:
                 done += max(0.0, min(reached, trial.asked) - trial.units)
         return done
 
-    # -- what is asked ------------------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------------------
 
     def _reconcile(self, live: dict[str, ListedJob], looks: dict[int, JobLook]) -> bool:
-        """Ask for what is wanted and is not so yet; whether there was anything."""
-        found: dict[Ask, list[tuple[int, str]]] = {}
+        """Request what is wanted and not so yet; whether there was anything to request."""
+        found: dict[NextStep, list[tuple[int, str]]] = {}
         for number in self._study.trials.all:
             name = self._study.job_name(number)
             want = self._study.want(number)
             row = live.get(name)
             look = looks.get(number) or (JobLook(row.state, False) if row is not None else None)
-            last = self._asked.get(name, Ask.NOTHING)
-            what = ask(want, look, last)
+            last = self._last_steps.get(name, NextStep.NOTHING)
+            what = next_step(want, look, last)
             for earlier in self._study.earlier_jobs(number):
-                if earlier in live and self._asked.get(earlier) is not Ask.STOP:
-                    found.setdefault(Ask.STOP, []).append((number, earlier))
-            if what is not Ask.NOTHING:
+                if earlier in live and self._last_steps.get(earlier) is not NextStep.STOP:
+                    found.setdefault(NextStep.STOP, []).append((number, earlier))
+            if what is not NextStep.NOTHING:
                 found.setdefault(what, []).append((number, name))
-            elif want is Want.RUN and last is Ask.NOTHING:
-                self._asked[name] = Ask.RESUME  # If it is paused from now on, a user did it.
-        for what in (Ask.STOP, Ask.PAUSE, Ask.RESUME):  # what frees devices first
+            elif want is Want.RUN and last is NextStep.NOTHING:
+                self._last_steps[name] = NextStep.RESUME  # If it is paused from now on, a user did it.
+        for what in (NextStep.STOP, NextStep.PAUSE, NextStep.RESUME):  # what frees devices first
             self._request(what, [name for _, name in found.get(what, ())])
-        self._submit([number for number, _ in found.get(Ask.SUBMIT, ())])
+        self._submit([number for number, _ in found.get(NextStep.SUBMIT, ())])
         for what, jobs in found.items():
-            self._asked |= dict.fromkeys((name for _, name in jobs), what)
+            self._last_steps |= dict.fromkeys((name for _, name in jobs), what)
         return bool(found)
 
     def _request(self, request: str, names: list[str]) -> None:
@@ -194,7 +194,7 @@ class JobTuner:
             said = {"jobs": batch, "owner": login()}
             told = retry_while_away(self._client, lambda body=said: self._client.post("/v1/jobs", body).json())  # type: ignore[misc]
             for spec, answer in zip(batch, told["jobs"], strict=True):
-                # An answer may have been lost: then it is there already, and was asked for again.
+                # An answer may have been lost: then it is there already, and was sent again.
                 if answer.get("refused") and not _is_same(_shown(self._client, answer["id"]), spec):
                     raise StudyError(answer["refused"])
             for warning in told.get("warnings") or ():
