@@ -74,15 +74,15 @@ def trainable(work: Work, *, name: str = "", home: str | Path | None = None, **o
 
         def submitted(self, trial_id: str, config: dict[str, Any]) -> SubmittedJob:
             os.environ.update(calls)
-            said = {**options, "name": f"{prefix}-{trial_id}"}
+            given = {**options, "name": f"{prefix}-{trial_id}"}
             if command is None:
-                return submit_from(folder, shell, run_trial, (work, config, trial_id), home, said)
+                return submit_from(folder, shell, run_trial, (work, config, trial_id), home, given)
             try:
                 check_command(command, config, reads_environment=True)
             except StudyError as error:
                 raise SubmissionError(str(error)) from error
-            said["env"] = _with(options.get("env"), environment(config))
-            return submit_from(folder, shell, filled(command, config, 0), (), home, said)
+            given["env"] = _with(options.get("env"), environment(config))
+            return submit_from(folder, shell, filled(command, config, 0), (), home, given)
 
     HocketTrial.__name__ = prefix
     return tune.with_resources(HocketTrial, lambda _config: tune.PlacementGroupFactory([_own_node()]))

@@ -159,9 +159,9 @@ class Engine:
         self._last = _LastCycle(self.journal)
         controller.journal = self._last
         number, jobs, took_s = controller.cycles, len(controller.state.jobs.live), monotonic() - began_s
-        said = "journal '%s' is restored to cycle %d: %d cycles folded, %d live jobs, in %.3f s"
+        message = "journal '%s' is restored to cycle %d: %d cycles folded, %d live jobs, in %.3f s"
         fields = {"cycle": number, "folded": folded, "jobs": jobs, "took_s": round(took_s, 3)}
-        _log.info(said, self.journal.name, number, folded, jobs, took_s, extra=fields)
+        _log.info(message, self.journal.name, number, folded, jobs, took_s, extra=fields)
         return controller
 
     def _bind(self, name: str, settings: dict[str, Any]) -> BoundPolicy:
@@ -189,9 +189,9 @@ class Engine:
 
     def _post_policy(self, name: str, settings: dict[str, Any]) -> Future[Any]:
         reason = self._why_wanted
-        said = "policy '%s'%s decides from now on, not '%s'%s"
+        message = "policy '%s'%s decides from now on, not '%s'%s"
         why = f": {reason}" if reason else ""
-        _log.info(said, name, _with(settings), self.policy.policy.name, why, extra={"policy": name})
+        _log.info(message, name, _with(settings), self.policy.policy.name, why, extra={"policy": name})
         self.policy = self._bind(name, settings)
         return self.executor.post(lambda _state, now_s: [PolicySet(now_s, name, settings, reason)])
 
@@ -215,9 +215,9 @@ class Engine:
             self.executor.post(lambda _state, now_s: [PastJobsGiven(now_s, given)])
 
     def _on_policy_error(self, error: Exception) -> None:
-        said, now_s = f"{type(error).__name__}: {error}", monotonic()
-        if said != self._raised[0] or now_s > self._raised[1] + _LOG_AGAIN_S:  # Every job may cause the same error.
-            self._raised = said, now_s
+        message, now_s = f"{type(error).__name__}: {error}", monotonic()
+        if message != self._raised[0] or now_s > self._raised[1] + _LOG_AGAIN_S:  # Every job may cause the same error.
+            self._raised = message, now_s
             _log.error(
                 "policy '%s' raised an error; its decision was not carried out", self.policy.policy.name, exc_info=error
             )
@@ -338,8 +338,8 @@ def _plain_job(job: PastJob) -> bytes:
 
 def _with(params: dict[str, Any]) -> str:
     """The parameters as a command line says them."""
-    said = ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in sorted(params.items()))
-    return f" with {said}" if said else ""
+    message = ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in sorted(params.items()))
+    return f" with {message}" if message else ""
 
 
 def _is_same(policy: BoundPolicy, name: str, settings: dict[str, Any]) -> bool:

@@ -74,16 +74,16 @@ class HistoryWorker:
         """The answer to one request, with its body."""
         try:
             states = self._ready(_READY_S)
-            status, said = self._answer_of(states, request)
+            status, content = self._answer_of(states, request)
         except NotKept as error:
-            status, said = 404, {"error": str(error)}
+            status, content = 404, {"error": str(error)}
         except IndexTroubleError as error:
-            status, said = 503, {"error": f"{error}; it is made anew"}
+            status, content = 503, {"error": f"{error}; it is made anew"}
             self._index_again()
         except JournalError as error:
             self.close()
-            status, said = 503, {"error": str(error)}
-        body = msgspec.json.encode(said)
+            status, content = 503, {"error": str(error)}
+        body = msgspec.json.encode(content)
         states_now = self._states
         indexed, last = (states_now.indexed, states_now.last) if states_now is not None else (0, 0)
         return HistoryAnswer(status, len(body), indexed, last), body

@@ -80,20 +80,20 @@ def read_submitted_specs(body: bytes, owner: str = "") -> list[SubmittedSpec]:
     return found
 
 
-def read_options(said: object) -> dict[str, Any]:
+def read_options(options: object) -> dict[str, Any]:
     """The spec that options mean, as a user gave them. Raises FieldProblem, or SpecError if they are no object."""
-    if not isinstance(said, dict):
+    if not isinstance(options, dict):
         raise SpecError("must be an object")
-    if wrong := remote_problems(said):
+    if wrong := remote_problems(options):
         name = next(iter(wrong))
         raise FieldProblem(name, wrong[name])
-    return read_remote_job(said).spec
+    return read_remote_job(options).spec
 
 
-def call_parts(specs: Sequence[SubmittedSpec], told: Sequence[Mapping[str, str]]) -> Iterator[list[SubmittedSpec]]:
+def call_parts(specs: Sequence[SubmittedSpec], answers: Sequence[Mapping[str, str]]) -> Iterator[list[SubmittedSpec]]:
     """The parts in which a call is submitted, one after the other: one, unless it has many jobs.
 
-    `told` has what was answered so far: from there, the later parts of an array get the name that was made up for it.
+    `answers` is what was answered so far: later parts of an array get the name from there that was made up for it.
     """
     if sum(spec.count for spec in specs) <= _WHOLE:
         yield list(specs)
@@ -105,7 +105,7 @@ def call_parts(specs: Sequence[SubmittedSpec], told: Sequence[Mapping[str, str]]
         while spec.count > room:
             yield [*part, replace(spec, array=room)]
             if not spec.job.id:
-                name = name_and_number(told[-1]["id"])[0].rpartition("-")[0]
+                name = name_and_number(answers[-1]["id"])[0].rpartition("-")[0]
                 spec = replace(spec, job=replace(spec.job, id=name))
             spec = replace(spec, array=spec.count - room, first=spec.first + room)
             part, room = [], _PART
@@ -158,18 +158,18 @@ class Intake:
 
     def submit(self, specs: list[SubmittedSpec]) -> Future[Any]:
         """Done when they are in the journal: for each job, in order, its id and why it is refused, or nothing."""
-        told: list[tuple[str, str]] = []
+        answers: list[tuple[str, str]] = []
         mine: list[str] = []
 
         def make(snapshot: Snapshot, now_s: float) -> list[Event]:
             self._forget(mine)  # It may be made anew, when what it was made of was not kept.
-            told.clear()
+            answers.clear()
             mine.clear()
             events: list[Event] = []
             secrets: dict[str, dict[str, str]] = {}
             self._look_up(specs)
             for spec, job, reason in self._judged(specs, snapshot):
-                told.append((job.id, reason))
+                answers.append((job.id, reason))
                 if reason:
                     events.append(JobRefused(now_s, job.id, reason))
                     continue
@@ -184,7 +184,7 @@ class Intake:
         def result(refused: Refused) -> list[dict[str, str]]:
             # The cycle may have refused another job of the same name: then ours is there.
             there = self._engine.catalogue.records
-            return [{"id": i, "refused": why or ("" if i in there else refused.get(i, ""))} for i, why in told]
+            return [{"id": i, "refused": why or ("" if i in there else refused.get(i, ""))} for i, why in answers]
 
         future = self._engine.executor.post(make, result)
         future.add_done_callback(lambda _: self._forget(mine))
@@ -205,8 +205,8 @@ class Intake:
         """Each job, with its id and after others by their ids, and why it is refused, or nothing."""
         whole = self._cluster(snapshot)
         number = snapshot.submissions
-        for said in specs:
-            spec = self._with_matches(said, snapshot)
+        for given in specs:
+            spec = self._with_matches(given, snapshot)
             name = spec.job.id or self._made_up_name(spec.job, number)
             for asked in spec.jobs(name):
                 job = self._with_ids(asked, snapshot)

@@ -48,7 +48,7 @@ def check(
     if len(call.given) > CHECK_LIMIT:
         raise SpecError(f"a check is of 1 to {CHECK_LIMIT:,} jobs, not {len(call.given):,}")
     judge = _Judge(intake, policy, may_submit)
-    return [judge.said(each) if call.has_options else judge.spec(each) for each in call.given]
+    return [judge.from_options(each) if call.has_options else judge.from_spec(each) for each in call.given]
 
 
 class _Judge(Struct, frozen=True):
@@ -58,24 +58,24 @@ class _Judge(Struct, frozen=True):
     policy: BoundPolicy
     may_submit: Callable[[Job], str]
 
-    def spec(self, given: Any) -> CheckedJob:
+    def from_spec(self, given: Any) -> CheckedJob:
         found = CheckedJob()
         try:
             return self._judged(found, read_submitted_spec(given))
         except SpecError as error:
             return _refused(found, as_field_problem(str(error)))
 
-    def said(self, said: Any) -> CheckedJob:
-        if not isinstance(said, dict):
+    def from_options(self, options: Any) -> CheckedJob:
+        if not isinstance(options, dict):
             return CheckedJob(refused="a job must be an object")
-        problems = remote_problems(said)
-        right = {name: value for name, value in said.items() if name not in problems}
+        problems = remote_problems(options)
+        right = {name: value for name, value in options.items() if name not in problems}
         found = CheckedJob(command_line=command_line(right), toml=toml(right))
         if problems:
             name, problem = next(iter(problems.items()))
             return replace(found, refused=f"{name} {problem}", problems=problems)
         try:
-            spec = read_remote_job(said).spec
+            spec = read_remote_job(options).spec
             warning = launcher_warning(spec, is_here=False)
             return self._judged(replace(found, warnings=[warning] if warning else []), read_submitted_spec(spec))
         except FieldProblem as problem:

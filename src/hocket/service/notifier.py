@@ -152,8 +152,8 @@ class Notifier:
     def _put(self, target: str, delivery: _Delivery) -> None:
         queue = self._queues.get(target)
         if queue is not None and len(queue) >= _WAITING:
-            said = "a notification of job '%s' is dropped: %d wait for %s already"
-            _log.warning(said, delivery.notification.job, len(queue), shown_target(target))
+            message = "a notification of job '%s' is dropped: %d wait for %s already"
+            _log.warning(message, delivery.notification.job, len(queue), shown_target(target))
             return
         self._open[delivery.cycle] = self._open.get(delivery.cycle, 0) + 1
         if queue is None:
@@ -203,13 +203,13 @@ class Notifier:
         notification = delivery.notification
         if problem and delivery.attempts < ATTEMPTS:
             again_s = BACKOFF_S * 2 ** (delivery.attempts - 1)
-            said = "notification '%s' of job '%s' did not reach %s: %s; tried again in %g s"
-            _log.warning(said, notification.event, notification.job, shown_target(target), problem, again_s)
+            message = "notification '%s' of job '%s' did not reach %s: %s; tried again in %g s"
+            _log.warning(message, notification.event, notification.job, shown_target(target), problem, again_s)
             self._schedule(target, monotonic() + again_s)
             return
         if problem:
-            said = "notification '%s' of job '%s' did not reach %s: %s; given up after %d attempts"
-            _log.error(said, notification.event, notification.job, shown_target(target), problem, ATTEMPTS)
+            message = "notification '%s' of job '%s' did not reach %s: %s; given up after %d attempts"
+            _log.error(message, notification.event, notification.job, shown_target(target), problem, ATTEMPTS)
         else:
             _log.debug(
                 "notification '%s' of job '%s' has reached %s",

@@ -82,8 +82,8 @@ class PageSessions:
         expires_s = self._clock() + SESSION_S
         if token.expires_s is not None:
             expires_s = min(expires_s, token.expires_s)
-        said = f"{token_hex(8)}.{int(expires_s)}.{token.digest}"
-        return PageSession(f"{said}.{self._sealed('cookie', said)}", self._sealed("proof", said), expires_s)
+        content = f"{token_hex(8)}.{int(expires_s)}.{token.digest}"
+        return PageSession(f"{content}.{self._sealed('cookie', content)}", self._sealed("proof", content), expires_s)
 
     def now_s(self) -> float:
         """The time that sessions expire by."""
@@ -93,10 +93,10 @@ class PageSessions:
 
     def find(self, cookies: bytes, proof: bytes) -> Token | None:
         """The token of a request with these headers; None without both halves of a session that is valid."""
-        said = self._cookie_value(cookies)
-        if not said or not hmac.compare_digest(self._sealed("proof", said).encode(), proof):
+        content = self._cookie_value(cookies)
+        if not content or not hmac.compare_digest(self._sealed("proof", content).encode(), proof):
             return None
-        session, expires_s, digest = said.split(".")
+        session, expires_s, digest = content.split(".")
         if self._clock() >= int(expires_s) or session in self._signed_out:
             return None
         return self._tokens.of_digest(digest)
@@ -125,13 +125,13 @@ class PageSessions:
             return ""
         for cookie in cookies.decode("latin-1").split(";"):
             name, _, value = cookie.strip().partition("=")
-            said, _, seal = value.rpartition(".")
-            if name == self.cookie_name and hmac.compare_digest(self._sealed("cookie", said), _ascii(seal)):
-                return said
+            content, _, seal = value.rpartition(".")
+            if name == self.cookie_name and hmac.compare_digest(self._sealed("cookie", content), _ascii(seal)):
+                return content
         return ""
 
-    def _sealed(self, half: str, said: str) -> str:
-        return hmac.digest(self._key, f"{half}:{said}".encode(), "sha256").hex()
+    def _sealed(self, half: str, content: str) -> str:
+        return hmac.digest(self._key, f"{half}:{content}".encode(), "sha256").hex()
 
 
 def _ascii(text: str) -> str:

@@ -41,11 +41,11 @@ def add_submission(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Resp
             raise ApiError(400, str(error)) from error
         for each in specs:
             _require_own(api, each.job, token)
-        told: list[dict[str, str]] = []
-        for part in call_parts(specs, told):
-            told += await api.is_accepted(api.intake.submit(part))
+        answers: list[dict[str, str]] = []
+        for part in call_parts(specs, answers):
+            answers += await api.is_accepted(api.intake.submit(part))
         ignored = (sentence for each in specs for sentence in ignored_options(each.job, api.engine.policy))
-        return answer({"jobs": told, "warnings": list(dict.fromkeys(ignored))})
+        return answer({"jobs": answers, "warnings": list(dict.fromkeys(ignored))})
 
     @app.get("/v1/job-fields")
     def fields() -> Response:
@@ -56,10 +56,10 @@ def add_submission(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Resp
 
 
 def _is_check(request: Request) -> bool:
-    said = request.query_params.get("check", "false")
-    if said not in ("true", "false"):
-        raise ApiError(422, f"check must be true or false, not {said[:100]!r}")
-    return said == "true"
+    value = request.query_params.get("check", "false")
+    if value not in ("true", "false"):
+        raise ApiError(422, f"check must be true or false, not {value[:100]!r}")
+    return value == "true"
 
 
 def _checked(api: Api, body: bytes, token: Token) -> list[CheckedJob]:

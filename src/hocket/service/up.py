@@ -169,8 +169,8 @@ class Up:
         signal.signal(signal.SIGTERM, lambda *_: self._leaving.set())
         signal.signal(signal.SIGINT, lambda *_: self._leaving.set())
         policy = self.engine.policy.policy.name
-        said = "the controller starts: process %d, home '%s', at %s, policy '%s'"
-        _log.info(said, os.getpid(), self.home.path, self.url, policy, extra={"url": self.url, "policy": policy})
+        message = "the controller starts: process %d, home '%s', at %s, policy '%s'"
+        _log.info(message, os.getpid(), self.home.path, self.url, policy, extra={"url": self.url, "policy": policy})
         self._notifier.start(self.engine.journal)
         self.engine.start()
         self._retention.start()

@@ -43,7 +43,7 @@ class ControllerAway(InputError):
 
 
 class ControllerRefused(InputError):
-    """The controller said no, in one sentence."""
+    """The controller refused, in one sentence."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -123,8 +123,8 @@ class Client:
         """Read something; sent once more if the connection turned out to be stale."""
         from urllib.parse import urlencode
 
-        said = {name: str(value).lower() if value is True else value for name, value in query.items() if value != ""}
-        whole = f"{path}?{urlencode(said)}" if said else path
+        given = {name: str(value).lower() if value is True else value for name, value in query.items() if value != ""}
+        whole = f"{path}?{urlencode(given)}" if given else path
         return self._repeatable("GET", whole, None)
 
     def post(self, path: str, body: object = None) -> ControllerAnswer:
@@ -193,10 +193,10 @@ class Client:
         import msgspec
 
         try:
-            said = msgspec.json.decode(body)
+            decoded = msgspec.json.decode(body)
         except msgspec.DecodeError:
-            said = None
-        message = said.get("error") or said.get("detail") if isinstance(said, dict) else None
+            decoded = None
+        message = decoded.get("error") or decoded.get("detail") if isinstance(decoded, dict) else None
         if isinstance(message, str):
             return message
         return f"the controller answered {status}: {body[:_MOST_SHOWN].decode(errors='replace') or 'nothing'}"
@@ -258,10 +258,10 @@ class Client:
         return None
 
     def _read(self, name: str, variable: str) -> str:
-        if said := os.environ.get(variable, "").strip():
-            if not (said.isascii() and said.isprintable()):
+        if value := os.environ.get(variable, "").strip():
+            if not (value.isascii() and value.isprintable()):
                 raise InputError(f"{variable} must be one line of ASCII characters")
-            return said
+            return value
         path = self.home / name
         try:
             text = path.read_text(encoding="ascii").strip()

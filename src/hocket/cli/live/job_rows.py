@@ -134,6 +134,6 @@ def send_job_request(
     """Pause, resume or stop jobs by names and patterns, or all; what the controller answers for each."""
     from hocket.cli.live.client import login
 
-    said = {"request": request, "jobs": list(names), "all": every, "owner": owner, "by": login()}
-    found: list[dict[str, str]] = client.post("/v1/job-requests", said).json()["jobs"]
+    body = {"request": request, "jobs": list(names), "all": every, "owner": owner, "by": login()}
+    found: list[dict[str, str]] = client.post("/v1/job-requests", body).json()["jobs"]
     return found

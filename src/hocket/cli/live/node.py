@@ -96,8 +96,8 @@ def reserve(
 ) -> None:
     """Give a node only to jobs of some owners. Jobs of others on it run to their end, and no other of theirs starts."""
     owners = [name for text in owner for name in map(str.strip, text.split(",")) if name]
-    said = {"owners": owners, "begin_in_s": _in_s("--from", begin) or 0.0, "end_in_s": _in_s("--until", until)}
-    answer = _changed_node(name, "reserve", said | {"name": called}, home, as_json)
+    body = {"owners": owners, "begin_in_s": _in_s("--from", begin) or 0.0, "end_in_s": _in_s("--until", until)}
+    answer = _changed_node(name, "reserve", body | {"name": called}, home, as_json)
     if answer is None:
         return
     made = answer["reservation"]
@@ -130,14 +130,14 @@ def _in_s(option: str, text: str | None) -> float | None:
         raise InputError(f"{option} {error}") from error
 
 
-def _changed_node(name: str, what: str, said: dict[str, Any], home: Any, as_json: bool) -> dict[str, Any] | None:
+def _changed_node(name: str, what: str, body: dict[str, Any], home: Any, as_json: bool) -> dict[str, Any] | None:
     """The controller's answer; None if it was printed as JSON."""
     from urllib.parse import quote
 
     from hocket.cli.live.client import Client, login
 
     with Client(home) as client:
-        answer = client.post(f"/v1/nodes/{quote(name, safe='')}/{what}", said | {"by": login()})
+        answer = client.post(f"/v1/nodes/{quote(name, safe='')}/{what}", body | {"by": login()})
     if as_json:
         print(answer.body.decode())
         return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN_CODE = 1  # of a job that failed without an exit code: its machine was lost …
 _BROKEN_PIPE = 128 + signal.SIGPIPE
-_SOON_S = 1.0  # A job that starts within this time is not said to wait.
+_SOON_S = 1.0  # A job that starts within this time is not reported to wait.
 
 
 def run(
@@ -113,7 +113,7 @@ class _Follower:
         self.interrupts = 0
         self._client, self._job = client, job
         self._asked = self._is_away = False
-        self._said = ""
+        self._shown_text = ""
 
     def look(self, row: ListedJob) -> None:
         """Between two looks."""
@@ -121,10 +121,10 @@ class _Follower:
         if self.interrupts and not self._asked and not row.is_over:
             self._ask_to_stop()
         waits = row.state in ("waiting", "held", "paused") and row.waited_s + row.ran_s > _SOON_S
-        said = f"{row.state}: {row.reason}" if waits or row.state == "held" else ""
-        if said and said != self._said:
-            typer.echo(f"hocket: job '{self._job}' is {said.replace('waits: ', '', 1)}", err=True)
-        self._said = said or self._said
+        text = f"{row.state}: {row.reason}" if waits or row.state == "held" else ""
+        if text and text != self._shown_text:
+            typer.echo(f"hocket: job '{self._job}' is {text.replace('waits: ', '', 1)}", err=True)
+        self._shown_text = text or self._shown_text
 
     def away(self, error: Exception) -> None:
         """The controller does not answer."""

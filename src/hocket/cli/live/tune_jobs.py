@@ -56,7 +56,7 @@ class JobTuner:
         self._client, self._study, self._describe, self._show = client, study, describe, show
         self._last_steps: dict[str, NextStep] = {}  # job → what this process requested for it last
         self._reports = reports_of_jobs(client, study)
-        self._untold = True  # something happened that the controller was not told of
+        self._has_news = True  # something happened that is in no summary yet
         self._warned: set[tuple[int, str]] = set()  # warnings that were given, by trial and kind
 
     def run(self) -> None:
@@ -77,9 +77,9 @@ class JobTuner:
                 self._reports.send("done" if self._study.trials.best is not None else "failed")
                 return
             happened = asked or self._study.outcome.steps > before
-            self._untold |= happened
-            if self._reports.send("running", self._untold):
-                self._untold = False
+            self._has_news |= happened
+            if self._reports.send("running", self._has_news):
+                self._has_news = False
             pause_s = _FIRST_S if happened else min(pause_s * 1.3, _LAST_S)
             time.sleep(pause_s)
 
@@ -184,20 +184,20 @@ class JobTuner:
         """Send a request for these jobs; one that has ended by now needs none."""
         if not names:
             return
-        said = {"request": str(request), "jobs": names, "by": f"hocket tune ({login()})"[:200]}
-        retry_while_away(self._client, lambda: self._client.post("/v1/job-requests", said))
+        body = {"request": str(request), "jobs": names, "by": f"hocket tune ({login()})"[:200]}
+        retry_while_away(self._client, lambda: self._client.post("/v1/job-requests", body))
 
     def _submit(self, numbers: Iterable[int]) -> None:
         specs = [self._describe(self._study.command(number)) for number in numbers]
         for first in range(0, len(specs), BATCH):
             batch = specs[first : first + BATCH]
-            said = {"jobs": batch, "owner": login()}
-            told = retry_while_away(self._client, lambda body=said: self._client.post("/v1/jobs", body).json())  # type: ignore[misc]
-            for spec, answer in zip(batch, told["jobs"], strict=True):
+            body = {"jobs": batch, "owner": login()}
+            response = retry_while_away(self._client, lambda body=body: self._client.post("/v1/jobs", body).json())  # type: ignore[misc]
+            for spec, answer in zip(batch, response["jobs"], strict=True):
                 # An answer may have been lost: then it is there already, and was sent again.
                 if answer.get("refused") and not _is_same(_shown(self._client, answer["id"]), spec):
                     raise StudyError(answer["refused"])
-            for warning in told.get("warnings") or ():
+            for warning in response.get("warnings") or ():
                 self._warn_once(-1, warning, warning)
 
 

@@ -111,8 +111,8 @@ class Watch:
         except NotReserved as error:
             self._log_no_agent(node, name, str(error))
             return
-        said = "node '%s' is reserved: %g CPUs, %d GPUs"
-        _log.info(said, name, reserved.cpus, reserved.gpus, extra={"node": name})
+        message = "node '%s' is reserved: %g CPUs, %d GPUs"
+        _log.info(message, name, reserved.cpus, reserved.gpus, extra={"node": name})
 
     def _log_no_agent(self, node: RayNode, name: str, why: str, level: int = logging.INFO) -> None:
         if self._logged.get(node.id) != why:
