@@ -49,7 +49,7 @@ export class Past {
     this.range = [0, 1];
     this.shown = null; // the answer that is shown
     this._wanted = null; // the call that comes next
-    this._isClosed = this._isLoading = false;
+    this._isClosed = this._isFetching = false;
     this.canvas = h("canvas", { class: "density", "aria-hidden": "true", onclick: (event) => this._onClick(event) });
     this.slider = h("input", {
       type: "range", class: "time-slider", min: "0", max: String(STEPS), step: "1", "aria-label": "Time", disabled: true, // until its range is known
@@ -137,8 +137,8 @@ export class Past {
   /** One call at a time: while the slider moves, only its newest place is asked for. */
   async _go(wanted) {
     this._wanted = wanted;
-    if (this._isLoading) return;
-    this._isLoading = true;
+    if (this._isFetching) return;
+    this._isFetching = true;
     while (this._wanted !== null && !this._isClosed) {
       const { cycle, time } = this._wanted;
       this._wanted = null;
@@ -152,7 +152,7 @@ export class Past {
         if (!(error instanceof ApiError)) await new Promise((resolve) => setTimeout(resolve, 500));
       }
     }
-    this._isLoading = false;
+    this._isFetching = false;
   }
 
   _showError(error) {
