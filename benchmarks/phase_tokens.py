@@ -3,7 +3,7 @@
 `turns`: a job takes all tokens of an iteration (PULL, COMP, PUSH) and reports its phases, with no other job on its
 host; with ten chunks in each COMM, and without.
 `yielding`: a primary COMM sends 1 MB at a time to another host, through a link of 1,000 Mbit/s; alone, beside a
-secondary one that yields, and beside one that does not. In `gaps` it waits 40 ms after each five chunks, as for a
+secondary one that yields, and beside one that does not. In `gaps` it waits 200 ms after each ten chunks, as for a
 server, which the secondary uses. Needs root.
 """
 
@@ -132,7 +132,7 @@ def _turns(path: str, chunks: int, iterations: int) -> Turns:
 
 # -- yielding -----------------------------------------------------------------------------------------------
 
-_WAYS = {"full": (0, 0.0), "gaps": (5, 0.04)}  # chunks, and seconds that it waits after them
+_WAYS = {"full": (0, 0.0), "gaps": (10, 0.2)}  # chunks, and seconds that it waits after them
 _BESIDE = ("nothing", "a secondary that yields", "one that does not")
 
 

@@ -76,7 +76,7 @@ def test_the_best_possible_is_what_the_busier_resource_has_to_do() -> None:
 def test_runs_are_compared_by_their_jobs_ends(tmp_path: Path) -> None:
     times = job_times(a_run())
     assert times[0] == JobTimes(_COMPUTES, 1.0, 29.5, 10.0, 1, "finished")
-    run = PolicyRun("harmony", 1.0, times, [UseSample(0.5 * i, 0.8, 0.4) for i in range(80)], "")
+    run = PolicyRun("harmony", 1.0, 25.0, times, [UseSample(0.5 * i, 0.8, 0.4) for i in range(80)], "")
     assert (run.mean_jct_s, run.makespan_s) == (32.75, 36.0)
     found = comparison.Compared(1.0, [run], 20.0, "CPU", RoundErrors([0.01], [0.02], [0.03]))
     shown = "\n".join(comparison.text(found))

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.paramserver.groups [--repetitions 3] [--length 1] [--out DIR] [--policies …] [--json]`
+"""`python -m benchmarks.paramserver.groups [--repetitions 3] [--length 1] [--mbit N] [--out DIR] [--policies …] [--json]`
 
 Eight real jobs on four hosts of this machine, through a real controller and its agents, under each policy. Needs root.
 Journals and the picture are written to DIR; `python -m benchmarks.paramserver.groups.replay DIR` plays them again.
@@ -24,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paramserver.groups", description=__doc__)
     parser.add_argument("--repetitions", type=int, default=3, metavar="N")
     parser.add_argument("--length", type=float, default=1.0, help="share of the jobs' epochs; default: 1")
+    parser.add_argument("--mbit", type=float, help="of each host's link; default: as the jobs need it to balance")
     parser.add_argument("--quick", action="store_true", help=f"one repetition of {_QUICK:g} of the epochs")
     parser.add_argument("--policies", nargs="+", choices=list(POLICIES), default=list(POLICIES))
     parser.add_argument("--data", type=Path, default=Path("/tmp/hocket-groups-data"), help="where jobs' input is kept")
@@ -32,12 +33,14 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.repetitions < 1 or not 0 < chosen.length <= 100:
         parser.error(f"--repetitions must be 1 or more and --length above 0, not {chosen.repetitions}, {chosen.length}")
+    if chosen.mbit is not None and not 1 <= chosen.mbit <= 100_000:
+        parser.error(f"--mbit must be from 1 to 100,000, not {chosen.mbit:g}")
     if why := network.why_no_namespaces():
         parser.error(f"hosts with links of their own are needed: {why}")
     repetitions, share = (1, _QUICK) if chosen.quick else (chosen.repetitions, chosen.length)
     here = machine()
     try:
-        found = compare(chosen.policies, repetitions, share, chosen.data, chosen.out)
+        found = compare(chosen.policies, repetitions, share, chosen.mbit, chosen.data, chosen.out)
     except RunFailed as error:
         print(error, file=sys.stderr)
         return 1

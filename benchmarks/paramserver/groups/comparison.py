@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from benchmarks.machine import table
-from benchmarks.paramserver.groups.job_mix import CORES, HOSTS, JOBS, MBIT, make_data
+from benchmarks.paramserver.groups.job_mix import CORES, HOSTS, JOBS, make_data
 from benchmarks.paramserver.groups.policy_run import POLICIES, PolicyRun, run_policy
 from benchmarks.paramserver.groups.recorded_groups import recorded_groups
 from benchmarks.paramserver.groups.round_prediction import RoundErrors, round_errors
@@ -19,6 +19,9 @@ from hocket.control.journal.open import open_to_read
 from hocket.control.ports import Cycle
 from hocket.model.event import PhasesObserved
 from hocket.reports.mean_interval import MeanInterval, mean_interval
+
+_PROBED_SHARE, _PROBED_MBIT = 0.3, 50.0
+_STEP_MBIT = 5.0
 
 
 class Compared(Struct, frozen=True):
@@ -32,19 +35,22 @@ class Compared(Struct, frozen=True):
 
 
 def compare(
-    policies: Sequence[str], repetitions: int, share: float, data: Path, out: Path, first_seed: int = 1
-) -> Compared:
+    policies: Sequence[str], repetitions: int, share: float, mbit: float | None, data: Path, out: Path,
+    first_seed: int = 1,
+) -> Compared:  # fmt: skip
     """Run each policy so often; the orders of submission are the same for all of them."""
     out.mkdir(parents=True, exist_ok=True)
     tell = _teller()
     tell("generating the jobs' data …")
     make_data(data)
+    if mbit is None:
+        mbit = balanced_mbit(data, out, lambda said: tell(f"measuring what the jobs need: {said}"))
     runs = []
     for repetition in range(repetitions):
         for policy in policies:
             said = f"run {len(runs) + 1} of {repetitions * len(policies)}, {policy}: "
             seed = first_seed + repetition
-            runs.append(run_policy(policy, JOBS, share, data, out, seed, lambda s, said=said: tell(said + s)))
+            runs.append(run_policy(policy, JOBS, share, mbit, data, out, seed, lambda s, said=said: tell(said + s)))
             (out / f"{policy}-{seed}.json").write_bytes(msgspec.json.encode(runs[-1]))
     tell("")
     recorded = [list(open_to_read(run.journal)) for run in runs]
@@ -53,8 +59,24 @@ def compare(
     return Compared(share, runs, best_s, busier, errors)
 
 
+def balanced_mbit(data: Path, out: Path, tell: Callable[[str], None]) -> float:
+    """Links that all jobs together need for as long as the CPU, as in the paper; by a short run of each job alone.
+
+    So the comparison is the same on machines of any speed.
+    """
+    probed = run_policy("isolated", JOBS, _PROBED_SHARE, _PROBED_MBIT, data, out, 0, tell)
+    cpu_s, net_s = needed_s(list(open_to_read(probed.journal)), _PROBED_SHARE)
+    return max(_STEP_MBIT, round(_PROBED_MBIT * net_s / cpu_s / _STEP_MBIT) * _STEP_MBIT)
+
+
 def least_makespan_s(cycles: Sequence[Cycle], share: float) -> tuple[float, str]:
-    """Σ over all jobs of what the busier resource has to do, start-up apart.
+    """What the busier resource has to do for all jobs, start-up apart, and which one it is."""
+    cpu_s, net_s = needed_s(cycles, share)
+    return max(cpu_s, net_s), "CPU" if cpu_s >= net_s else "network"
+
+
+def needed_s(cycles: Sequence[Cycle], share: float) -> tuple[float, float]:
+    """For how long all jobs need the CPUs of all hosts, and their links.
 
     COMP of a job takes the same machine time on any number of hosts, COMM as little as on the fewest that it was seen
     on.
@@ -71,7 +93,7 @@ def least_makespan_s(cycles: Sequence[Cycle], share: float) -> tuple[float, str]
         iterations = job.iterations(share)
         cpu_s += iterations * _mean([s.comp_s * s.machines for s in all_of])
         net_s += iterations * _mean([s.comm_s * s.link * s.machines for s in fewest])
-    return max(cpu_s, net_s) / HOSTS, "CPU" if cpu_s >= net_s else "network"
+    return cpu_s / HOSTS, net_s / HOSTS
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -94,7 +116,7 @@ def text(found: Compared) -> list[str]:
             )  # fmt: skip
     titles = ("policy", "mean JCT s", "makespan s", "CPU", "network", "starts of 8 jobs", "runs")
     lines = [
-        f"EIGHT JOBS on {HOSTS} hosts of {CORES:g} cores with links of {MBIT:g} Mbit/s, "
+        f"EIGHT JOBS on {HOSTS} hosts of {CORES:g} cores with links of {found.runs[0].mbit:g} Mbit/s, "
         f"{found.share:g} of their epochs; ± is the 95 % interval of the mean",
         *table(titles, rows),
         f"  the best possible makespan, start-up apart: {found.best_s:.0f} s, by the {found.busier}",
@@ -171,7 +193,7 @@ def _teller() -> Callable[[str], None]:
 def as_json(found: Compared) -> dict[str, Any]:
     """What is printed with `--json`, without samples."""
     return {
-        "share": found.share, "best_s": found.best_s, "busier": found.busier, "errors": found.errors.as_json(),
+        "share": found.share, "mbit": found.runs[0].mbit, "best_s": found.best_s, "busier": found.busier, "errors": found.errors.as_json(),
         "runs": [
             {
                 "policy": run.policy, "mean_jct_s": run.mean_jct_s, "makespan_s": run.makespan_s,

@@ -9,9 +9,6 @@ from typing import Any, NamedTuple
 from hocket.runtimes.paramserver.generators import DataSetSize, generate_sized
 
 HOSTS = 4
-# Of each host's link, each way. As little for a core as the paper's machines had (1 Gbit/s for eight cores of 2016),
-# so that sending is a matter of the link: at 100 Mbit/s it took half of such a host's CPU time.
-MBIT = 25.0
 CORES = 0.4  # of each host: four of them leave a part of two cores to the controller
 MEM_MIB = 3000.0
 SIZES = (2, 3, 4)  # hosts that a job can have; on one alone there would be no COMM

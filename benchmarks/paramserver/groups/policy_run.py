@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from benchmarks.paramserver.groups.job_mix import CORES, HOSTS, MBIT, MEM_MIB, MixedJob
+from benchmarks.paramserver.groups.job_mix import CORES, HOSTS, MEM_MIB, MixedJob
 from hocket.control.journal.open import open_to_read
 from hocket.control.ports import Cycle
 from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted, ProgressReported
@@ -53,6 +53,7 @@ class PolicyRun(Struct, frozen=True):
 
     policy: str
     share: float  # of the jobs' epochs
+    mbit: float  # of each host's link, each way
     jobs: list[JobTimes]
     use: list[UseSample]
     journal: str  # a copy of its journal
@@ -78,15 +79,16 @@ class RunFailed(RuntimeError):
 
 
 def run_policy(
-    policy: str, jobs: Sequence[MixedJob], share: float, data: Path, out: Path, seed: int, tell: Callable[[str], None]
-) -> PolicyRun:
+    policy: str, jobs: Sequence[MixedJob], share: float, mbit: float, data: Path, out: Path, seed: int,
+    tell: Callable[[str], None],
+) -> PolicyRun:  # fmt: skip
     """Submit all jobs at once, in an order that the seed decides, and wait until they have ended."""
     jobs = random.Random(seed).sample(jobs, len(jobs))
-    with Hosts(HOSTS, mbit=MBIT, cores=CORES, mem_mib=MEM_MIB, gpus=0) as hosts:
+    with Hosts(HOSTS, mbit=mbit, cores=CORES, mem_mib=MEM_MIB, gpus=0) as hosts:
         if hosts.plain:
             raise RunFailed(f"hosts with links of their own cannot be made: {hosts.plain}")
         hosts.start_controller(*POLICIES[policy], "--lease", "120")
-        sampler = _Sampler(hosts)
+        sampler = _Sampler(hosts, mbit)
         said = hosts.call("POST", "/v1/jobs", {"jobs": [job.spec(data, share) for job in jobs]})
         if refused := [job for job in said["jobs"] if job["refused"]]:
             raise RunFailed(f"policy {policy}: {refused}")
@@ -107,7 +109,7 @@ def run_policy(
         raise RunFailed(
             f"policy {policy}: {', '.join(sorted(again))} began again instead of going on from a checkpoint"
         )
-    return PolicyRun(policy, share, times, sampler.samples, str(copy))
+    return PolicyRun(policy, share, mbit, times, sampler.samples, str(copy))
 
 
 def _await_end(hosts: Hosts, sampler: _Sampler, tell: Callable[[str], None]) -> None:
@@ -164,8 +166,8 @@ def job_times(cycles: Sequence[Cycle]) -> list[JobTimes]:
 class _Sampler:
     """A thread that looks at all hosts."""
 
-    def __init__(self, hosts: Hosts) -> None:
-        self._hosts, self._over = hosts, threading.Event()
+    def __init__(self, hosts: Hosts, mbit: float) -> None:
+        self._hosts, self._mbit, self._over = hosts, mbit, threading.Event()
         self._began_s = time.monotonic()
         self.samples: list[UseSample] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -189,7 +191,7 @@ class _Sampler:
                 UseSample(
                     now_s,
                     (cpu_s - last_cpu_s) / took_s / (CORES * len(self._hosts)),
-                    (sent_bytes - last_bytes) * 8 / took_s / (MBIT * 1e6 * len(self._hosts)),
+                    (sent_bytes - last_bytes) * 8 / took_s / (self._mbit * 1e6 * len(self._hosts)),
                 )
             )
             last_s, last_cpu_s, last_bytes = now_s, cpu_s, sent_bytes

@@ -166,35 +166,41 @@ class HostGroup:
 
     # -- the synchroniser ----------------------------------------------------------------------------------------
 
-    def exchange(self, point: str, said: Any) -> list[Any]:
-        """Wait until all hosts have come to this point; what each of them says there, by host."""
+    def exchange(self, point: str, said: Any, last: Callable[[], Any] | None = None) -> list[Any]:
+        """Wait until all hosts have come to this point; what each of them says there, by host.
+
+        With `last`, host 0 says what that gives when all others have come.
+        """
         if self.hosts == 1:
-            return [said]
+            return [said if last is None else last()]
         if self._failure:
             raise TrainingError(self._failure)
-        mine, began_s = msgspec.Raw(msgspec.msgpack.encode(said)), time.perf_counter()
+        began_s = time.perf_counter()
         try:
             if self.host:
                 control = self._control[0]
-                control.send(Exchanged(point, [mine], self._waited_s))
+                control.send(Exchanged(point, [_encoded(said)], self._waited_s))
                 answers = self._receive_point(control, point, self.hosts)
             else:
-                answers = self._collect(point, mine)
-            self._waited_s = time.perf_counter() - began_s
+                answers = self._collect(point, said, last)
+            self._waited_s = time.perf_counter() - began_s - answers.waited_s
             return _decoded(answers.said)
         except LinkClosed as error:
             self.is_broken.set()
             raise TrainingError(f"a host is gone: {error}") from error
 
-    def _collect(self, point: str, mine: msgspec.Raw) -> Exchanged:
+    def _collect(self, point: str, said: Any, last: Callable[[], Any] | None) -> Exchanged:
         """On host 0: receive from all others, then send all of it to each."""
-        by_host, waited_s = {0: mine}, [self._waited_s]
+        by_host, waited_s = {}, [self._waited_s]
         for host, control in self._control.items():
             received = self._receive_point(control, point, 1)
             (by_host[host],) = received.said
             waited_s.append(received.waited_s)
         self.meeting_s += min(waited_s)
-        answers = Exchanged(point, [by_host[host] for host in range(self.hosts)])
+        began_s = time.perf_counter()
+        by_host[0] = _encoded(said if last is None else last())
+        last_s = time.perf_counter() - began_s
+        answers = Exchanged(point, [by_host[host] for host in range(self.hosts)], last_s)
         for control in self._control.values():
             control.send(answers)
         return answers
@@ -232,6 +238,10 @@ class HostGroup:
             self._listening.close()
         for link in [*self.links.values(), *self._served, *self._control.values()]:
             link.close()
+
+
+def _encoded(said: Any) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.msgpack.encode(said))
 
 
 def _decoded(said: list[msgspec.Raw]) -> list[Any]:

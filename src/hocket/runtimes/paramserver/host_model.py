@@ -12,7 +12,7 @@ from hocket.runtimes.paramserver.model_shard import ModelShard, Update
 from hocket.runtimes.paramserver.phase_turns import CommTurn
 from hocket.runtimes.paramserver.pull_plan import Plan, PulledRows
 from hocket.runtimes.paramserver.sharding import others, rows_of
-from hocket.runtimes.paramserver.wire import LinkClosed, Push, PushEnded
+from hocket.runtimes.paramserver.wire import LinkClosed, PushEnded
 
 
 class HostModel:
@@ -25,6 +25,7 @@ class HostModel:
         self._buffers: dict[str, Array] = {}  # that updates are summed up in
         self._sums: dict[str, Array] = {}  # of this iteration
         self._plan: Plan = {}
+        self.moved_bytes = 0  # from or to other hosts, by the last PULL or PUSH
 
     # -- PULL ----------------------------------------------------------------------------------------------------
 
@@ -32,6 +33,7 @@ class HostModel:
         """Get the rows of a plan, at the shard's version. Of arrays that are kept whole, own rows are there already."""
         self._plan, self._sums = plan, {}
         self._pulled = {}
+        self.moved_bytes = 0
         for name, wanted in plan.items():
             target = self.shard.whole[name] if wanted.keys is None else self._table(name, wanted.keys)
             if wanted.keys is not None:
@@ -52,11 +54,12 @@ class HostModel:
         layout, link = self.shard.layouts[name], self._group.links[host]
         span = rows_of(layout.rows, host, self._group.hosts)
         if wanted.keys is None:
-            link.pull(name, self.shard.version, self.shard.whole[name][span[0] : span[1]], turn=turn)
-            return
-        first, behind = _places(wanted.keys, span)
-        keys = wanted.keys[first:behind] - span[0]
-        link.pull(name, self.shard.version, self._tables[name][first:behind], keys, turn)
+            keys, target = None, self.shard.whole[name][span[0] : span[1]]
+        else:
+            first, behind = _places(wanted.keys, span)
+            keys, target = wanted.keys[first:behind] - span[0], self._tables[name][first:behind]
+        link.pull(name, self.shard.version, target, keys, turn)
+        self.moved_bytes += target.nbytes
 
     def _table(self, name: str, keys: Array) -> Array:
         if name not in self._tables or len(self._tables[name]) != len(keys):
@@ -130,6 +133,7 @@ class HostModel:
 
     def push(self, turn: CommTurn) -> dict[str, Update]:
         """Send the sums to the other hosts' servers; what is left for this one's."""
+        self.moved_bytes = 0
         try:
             for host in others(self._group.host, self._group.hosts):
                 link = self._group.links[host]
@@ -138,10 +142,8 @@ class HostModel:
                         keys, rows = self._part_of(
                             name, rows_of(self.shard.layouts[name].rows, host, self._group.hosts)
                         )
-                        link.send(Push(name, self.shard.version, None if keys is None else len(keys)))
-                        if keys is not None:
-                            link.send_array(keys, turn)
-                        link.send_array(rows, turn)
+                        link.push(name, self.shard.version, rows, keys, turn)
+                        self.moved_bytes += rows.nbytes
                 link.send(PushEnded(self.shard.version))
                 link.receive_answer()
         except LinkClosed as error:

@@ -81,7 +81,7 @@ class ShardServer:
         if request.keys is not None:
             keys = np.empty(request.keys, np.int64)
             link.receive_array(keys)
-        link.receive_array(rows)
+        link.receive_and_ask(rows, max(1, request.chunk_bytes))
         shard.stage(host, request.name, Update(keys, rows))
 
     def _shard(self) -> ModelShard:

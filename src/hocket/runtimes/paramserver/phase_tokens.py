@@ -49,11 +49,13 @@ _log = logging.getLogger("hocket.paramserver")
 _RETRY_S = 1.0  # between attempts to connect
 _SILENCE_S = 10.0  # A job that waits for longer asks whether the agent is there, and waits as long for an answer.
 _LEAST_IDLE_NS = 2_000_000  # The primary COMM leaves the network unused if it moved no chunk for so long …
-_IDLE_CHUNKS = 2  # … and for the time of so many of its chunks.
+# … and for the time of so many of its chunks: they come in bursts of as many as are on their way.
+_IDLE_CHUNKS = 8
 _LOOK_S = 0.02  # the most between two looks at what the primary does
 _FIRST_CHUNK_NS = 20_000_000  # how long a chunk takes that was not measured yet
 _NEW = 0.25  # the weight of a new measurement
-_LONGER = 2  # times the mean: the most that one measurement counts for
+# Times the mean: the most that one measurement counts for. With less, bursts would make the mean shrink for ever.
+_LONGER = 8
 
 
 def tokens_offered(environ: Mapping[str, str] = os.environ) -> PhaseTokens | None:
@@ -109,16 +111,34 @@ class PhaseTokens:
 
     @contextmanager
     def comm(self) -> Iterator[CommPhase]:
-        """Communicate, with a network token."""
+        """Communicate, with a network token. On the job's first host: the others follow."""
         number = self._take(Phase.COMM)
-        phase = CommPhase(self, number)
         try:
-            phase.between_chunks()  # A secondary COMM waits before its first chunk too.
-            yield phase
+            with self._communicating(number) as phase:
+                phase.between_chunks()  # A secondary COMM waits before its first chunk too.
+                yield phase
+        finally:
+            self._release(number)
+
+    @contextmanager
+    def follow_comm(self, is_primary: bool) -> Iterator[CommPhase]:
+        """Communicate on another host of the job, with the rights that its first host's token gives."""
+        self._last = number = self._last + 1
+        if self._is_connected():
+            self._held[number] = PhaseToken.PRIMARY if is_primary else PhaseToken.SECONDARY
+        try:
+            with self._communicating(number) as phase:
+                yield phase
+        finally:
+            self._held.pop(number, None)
+
+    @contextmanager
+    def _communicating(self, number: int) -> Iterator[CommPhase]:
+        try:
+            yield CommPhase(self, number)
         finally:
             if self._held.get(number) is PhaseToken.PRIMARY and self._activity is not None:
                 self._activity.end()
-            self._release(number)
 
     def iteration_done(
         self, iteration: int, pull: float, comp: float, push: float, sending: float | None = None, meeting: float = 0.0
@@ -156,6 +176,10 @@ class PhaseTokens:
     def _release(self, number: int) -> None:
         self._held.pop(number, None)
         self._send(ReleaseToken(number))  # Also if it was lost: the agent learns how long the phase took.
+
+    def has_priority(self, number: int) -> bool:
+        """Whether a COMM has no other to give way to."""
+        return self._held.get(number) is not PhaseToken.SECONDARY
 
     def wait_for_chunk(self, number: int) -> None:
         """Before the next chunk of a COMM: the secondary waits as long as the primary moves chunks."""
@@ -257,6 +281,11 @@ class CommPhase:
     def __init__(self, tokens: PhaseTokens, number: int) -> None:
         self._tokens, self._number = tokens, number
         self.waited_s = 0.0  # for the primary COMM, as a secondary one
+
+    @property
+    def is_primary(self) -> bool:
+        """Does it go before others? Also if there is no agent."""
+        return self._tokens.has_priority(self._number)
 
     def between_chunks(self) -> None:
         """Call it between chunks of about 1 MB: the primary returns at once, the secondary waits for the primary."""

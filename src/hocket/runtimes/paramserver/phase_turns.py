@@ -16,14 +16,25 @@ class CommTurn(Protocol):
         """Call it between chunks of about 1 MB: a secondary turn waits here while the primary one communicates."""
 
 
+class TokenTurn(CommTurn, Protocol):
+    """A turn with a token."""
+
+    @property
+    def is_primary(self) -> bool:
+        """Does it go before others?"""
+
+
 class PhaseTurns(Protocol):
     """The turns of one job on one host; all its workers there share them."""
 
     def comp(self) -> AbstractContextManager[None]:
         """Hold the host's CPU token."""
 
-    def comm(self) -> AbstractContextManager[CommTurn]:
-        """Hold the host's primary or secondary network token."""
+    def comm(self) -> AbstractContextManager[TokenTurn]:
+        """Hold the primary or secondary network token of the job's first host, for all its hosts."""
+
+    def follow_comm(self, is_primary: bool) -> AbstractContextManager[CommTurn]:
+        """On another host: go first or give way, as the first host's token says."""
 
     def iteration_done(
         self, iteration: int, pull: float, comp: float, push: float, sending: float | None, meeting: float
@@ -54,6 +65,8 @@ class TimedTurn:
 
 
 class _AlwaysFirst:
+    is_primary = True
+
     def between_chunks(self) -> None:
         pass
 
@@ -62,14 +75,18 @@ class NoTurns:
     """A job that has its hosts to itself."""
 
     _comp = nullcontext()
-    _comm: AbstractContextManager[CommTurn] = nullcontext(_AlwaysFirst())
+    _comm: AbstractContextManager[TokenTurn] = nullcontext(_AlwaysFirst())
 
     def comp(self) -> AbstractContextManager[None]:
         """Begin at once."""
         return self._comp
 
-    def comm(self) -> AbstractContextManager[CommTurn]:
+    def comm(self) -> AbstractContextManager[TokenTurn]:
         """Begin at once, as primary."""
+        return self._comm
+
+    def follow_comm(self, is_primary: bool) -> AbstractContextManager[CommTurn]:  # noqa: ARG002
+        """Likewise."""
         return self._comm
 
     def iteration_done(

@@ -6,7 +6,8 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -24,6 +25,7 @@ from hocket.runtimes.paramserver.checkpoint import (
     packed_states,
     unpacked_states,
 )  # fmt: skip
+from hocket.runtimes.paramserver.comm_demand import CommDemand
 from hocket.runtimes.paramserver.file_blocks import FileBlocks
 from hocket.runtimes.paramserver.host_blocks import (
     BlocksInMemory,
@@ -42,7 +44,7 @@ from hocket.runtimes.paramserver.launch_variables import LaunchVariables, defaul
 from hocket.runtimes.paramserver.model_memory import ModelMemory
 from hocket.runtimes.paramserver.model_shard import ModelShard, Update
 from hocket.runtimes.paramserver.phase_tokens import tokens_offered
-from hocket.runtimes.paramserver.phase_turns import NoTurns, PhaseTurns, TimedTurn
+from hocket.runtimes.paramserver.phase_turns import CommTurn, NoTurns, PhaseTurns, TimedTurn
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout, Plan, plan_of
 from hocket.runtimes.paramserver.sharding import blocks_of, iterations_of_epoch
 from hocket.runtimes.paramserver.stop_signals import StopSignals
@@ -161,6 +163,7 @@ class _Run:
         self.iteration = 0
         self.objective: float | None = None
         self.times = PhaseTimes()
+        self.pull_demand, self.push_demand = CommDemand(), CommDemand()
         self.sent_s: float | None = 0.0  # for so long something was on its way to other hosts
         self.checkpoints = CheckpointFolder(folder) if folder is not None else None
         self.saved_iteration = -1  # the last that is in a checkpoint
@@ -291,7 +294,7 @@ class _Run:
         began, epoch_times, reported_s = PhaseTimes(), PhaseTimes(), time.monotonic()
         pass_s = 0.0  # of the epoch's iterations, without its objective, which is not in every one
         while not self._is_done():
-            times = self._iterate(self.batches[self.iteration % len(self.batches)])
+            times, needed = self._iterate(self.batches[self.iteration % len(self.batches)])
             pass_s += times.pull_s + times.comp_s + times.push_s
             self.iteration += 1
             epoch, within = divmod(self.iteration, len(self.batches))
@@ -307,7 +310,7 @@ class _Run:
                 sending_s -= before_s
             meeting_s, self.group.meeting_s = self.group.meeting_s, 0.0
             leave = self.turns.iteration_done(
-                self.iteration, times.pull_s, times.comp_s, times.push_s, sending_s, meeting_s
+                self.iteration, needed.pull_s, needed.comp_s, needed.push_s, sending_s, meeting_s
             )
             if self.group.host == 0:
                 now_s = time.monotonic()
@@ -353,32 +356,52 @@ class _Run:
         every = self.options.objective_every
         return bool(every) and (epoch % every == 0 or epoch == self.options.epochs)
 
-    def _iterate(self, batch: range) -> PhaseTimes:
-        """One iteration: every host's subtask ends before the next one begins on any."""
-        mine = self._own_of(batch)
-        pull_s = self._pull(mine, ("compute", batch), self.needs)
-        self.group.exchange(f"pulled {self.iteration}", None)
+    def _iterate(self, batch: range) -> tuple[PhaseTimes, PhaseTimes]:
+        """One iteration: every host's subtask ends before the next one begins on any. What it took, and would alone."""
+        mine, number = self._own_of(batch), self.iteration
+        pull_s = self._pull(f"pulling {number}", mine, ("compute", batch), self.needs)
+        alone_pull_s = self.pull_demand.needed_s(self.model.moved_bytes, pull_s)
         with self.turns.comp():
             began_s = _clock_s()
             take = self.model.take_only if len(mine) == 1 else self.model.add
             self.blocks.each(self.pool, mine, self._computed, take)
             comp_s = _clock_s() - began_s
-        if within := (self.iteration + 1) % len(self.batches):
+        if within := (number + 1) % len(self.batches):
             self.blocks.expect(self._own_of(self.batches[within]))
-        self.group.exchange(f"computed {self.iteration}", None)
-        with self.turns.comm() as given:
-            turn = TimedTurn(given)
+        with self._comm(f"computed {number}") as turn:
             own = self.model.push(turn)
             push_s = turn.took_s()
-        return PhaseTimes(pull_s, comp_s, push_s + self._apply(own))
+            self.shard.wait_for_pushes(self.group.is_broken)
+        alone_push_s = self.push_demand.needed_s(self.model.moved_bytes, push_s)
+        apply_s = self._apply(own)
+        return PhaseTimes(pull_s, comp_s, push_s + apply_s), PhaseTimes(alone_pull_s, comp_s, alone_push_s + apply_s)
 
-    def _pull(self, mine: list[int], key: object, needs: Mapping[int, Mapping[str, Array | None]]) -> float:
+    @contextmanager
+    def _comm(self, point: str) -> Iterator[TimedTurn]:
+        """A PULL or PUSH, which begins on all hosts when all have come to a point and host 0 has its token.
+
+        One token for all hosts: if each waited for its own, they would begin at different times, and what one job's
+        hosts send would meet what another's receive.
+        """
+        with ExitStack() as held:
+            taken: list[CommTurn] = []
+
+            def take() -> bool:
+                turn = held.enter_context(self.turns.comm())
+                taken.append(turn)
+                return turn.is_primary
+
+            is_primary = self.group.exchange(point, None, None if self.group.host else take)[0]
+            yield TimedTurn(taken[0] if taken else held.enter_context(self.turns.follow_comm(is_primary)))
+
+    def _pull(self, point: str, mine: list[int], key: object, needs: Mapping[int, Mapping[str, Array | None]]) -> float:
         if key not in self.plans:
             self.plans[key] = plan_of({i: needs[i] for i in mine}, self.layouts)
-        with self.turns.comm() as given:
-            turn = TimedTurn(given)
+        with self._comm(point) as turn:
             self.model.pull(self.plans[key], turn)
-            return turn.took_s()
+            took_s = turn.took_s()
+            self.group.exchange(f"ended {point}", None)
+        return took_s
 
     def _own_of(self, batch: range) -> list[int]:
         return [i for i in batch if i in self.needs]
@@ -393,22 +416,24 @@ class _Run:
         return self.model.check_updates(f"block '{block.name}'", given, params)
 
     def _apply(self, own: Mapping[str, Update]) -> float:
-        """Wait for the updates of all other hosts without holding a token: they may need theirs to send them."""
-        self.shard.wait_for_pushes(self.group.is_broken)
-        if not self.group.is_broken.is_set():
-            began_s = _clock_s()
-            self.shard.apply(own, self.algorithm, self.pool)
-            took_s = _clock_s() - began_s
-            self.group.exchange(f"pushed {self.iteration}", None)
-            return took_s
-        self.group.exchange(f"pushed {self.iteration}", None)  # It says which host is gone.
-        raise TrainingError("a host is gone")
+        """Change this host's shard by what all hosts have pushed."""
+        if self.group.is_broken.is_set():
+            self.group.exchange(self._point_after_push(), None)  # It says which host is gone.
+            raise TrainingError("a host is gone")
+        began_s = _clock_s()
+        self.shard.apply(own, self.algorithm, self.pool)
+        return _clock_s() - began_s
+
+    def _point_after_push(self) -> str:
+        """Where hosts meet when they have applied the updates of an iteration."""
+        epoch, within = divmod(self.iteration + 1, len(self.batches))
+        is_evaluated = not within and self._is_evaluated(epoch)
+        return f"{'pulling for the objective' if is_evaluated else 'ended'} {self.iteration + 1}"
 
     def _evaluate(self) -> PhaseTimes:
         """The objective: the sum of all blocks' parts, in their order."""
         mine = list(self.blocks.numbers)
-        pull_s = self._pull(mine, "objective", self.objective_needs)
-        self.group.exchange(f"objective pulled {self.iteration}", None)
+        pull_s = self._pull(f"pulling for the objective {self.iteration}", mine, "objective", self.objective_needs)
         parts: dict[int, float] = {}
 
         def part(i: int, block: DataBlock) -> float:

@@ -17,7 +17,7 @@ from hocket.runtimes.paramserver.algorithm import Array, TrainingError, content_
 from hocket.runtimes.paramserver.phase_turns import CommTurn
 
 # What is sent or received before another job may go first is what the link carries in so long, as far as is known.
-_CHUNK_S = 0.01
+_CHUNK_S = 0.004
 CHUNK_BYTES, _LEAST_CHUNK_BYTES = 256 << 10, 16 << 10  # the most, and the least
 _MEASURED_BYTES = 128 << 10  # Less says nothing about the link.
 _MEASURED = 5  # times, of which the fastest counts: others may have waited
@@ -50,7 +50,7 @@ class Exchanged(Struct, tag=True):
 
     point: str
     said: list[msgspec.Raw]
-    waited_s: float = 0.0  # at the point before
+    waited_s: float = 0.0  # at the point before; of what all said: what host 0 waited for something else meanwhile
 
 
 class HostFailed(Struct, tag=True):
@@ -78,6 +78,7 @@ class Push(Struct, tag=True):
     name: str
     version: int
     keys: int | None = None
+    chunk_bytes: int = CHUNK_BYTES  # in which rows come
 
 
 class PushEnded(Struct, tag=True):
@@ -216,11 +217,30 @@ class HostLink:
         self._fill(content_of(into))
         self._measured(into.nbytes, time.perf_counter() - began_s)
 
-    def send_as_asked(self, array: Array, chunk_bytes: int) -> None:
-        """Send the bytes of an array: the first chunks at once, each other one when the receiver asks for it."""
+    def push(self, name: str, version: int, rows: Array, keys: Array | None, turn: CommTurn) -> None:
+        """Send the updates of an array, with the numbers of their rows if they are not all."""
+        chunk_bytes = self.chunk_bytes
+        self.send(Push(name, version, None if keys is None else len(keys), chunk_bytes))
+        if keys is not None:
+            self.send_array(keys, turn)
+        self.send_as_asked(rows, chunk_bytes, turn)
+
+    def send_as_asked(self, array: Array, chunk_bytes: int, turn: CommTurn | None = None) -> None:
+        """Send the bytes of an array: the first chunks at once, each other one when the receiver asks for it.
+
+        So no more than these wait in a link, and what comes the other way, with its acknowledgements, is not held up.
+        """
         for number, chunk in enumerate(_chunks(array, chunk_bytes)):
-            if number >= _CHUNKS_AHEAD and not isinstance(asked := self.receive(), NextChunk):
-                raise LinkClosed(f"{self.name}: asked for {type(asked).__name__} among chunks")
+            if turn is not None and number:
+                turn.between_chunks()
+            if number >= _CHUNKS_AHEAD:
+                match self.receive():
+                    case NextChunk():
+                        pass
+                    case HostFailed(why):
+                        raise TrainingError(why if why.startswith("host ") else f"{self.name}: {why}")
+                    case other:
+                        raise LinkClosed(f"{self.name}: asked for {type(other).__name__} among chunks")
             self._send_all(chunk)
 
     def pull(

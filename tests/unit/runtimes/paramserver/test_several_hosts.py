@@ -146,6 +146,8 @@ def test_hosts_that_see_the_same_folder_write_and_read_their_own_part(
 class _Chunked:
     """Turns that count chunks."""
 
+    is_primary = True
+
     def __init__(self, turns: LeaveAfter) -> None:
         self.chunks, self._turns = 0, turns
         self.comp, self.iteration_done = turns.comp, turns.iteration_done
@@ -154,6 +156,10 @@ class _Chunked:
         from contextlib import nullcontext
 
         return nullcontext(self)
+
+    def follow_comm(self, is_primary: bool) -> Any:
+        assert is_primary
+        return self.comm()
 
     def between_chunks(self) -> None:
         self.chunks += 1
@@ -259,9 +265,9 @@ def test_waiting_for_a_job_that_goes_first_does_not_count_as_communication(monke
     assert (0.0, 0.0, 0.0) in [times[:3] for times in told]
 
 
-def test_no_host_waits_for_another_while_it_holds_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_host_waits_for_a_token_with_one_or_for_another_host_with_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else two jobs on the same hosts could wait for each other for ever."""
-    held = [0, 0]
+    held: list[list[str]] = [[], []]
     waits: list[str] = []
 
     class Holding(LeaveAfter):
@@ -270,27 +276,35 @@ def test_no_host_waits_for_another_while_it_holds_a_token(monkeypatch: pytest.Mo
             self.host = host
 
         @contextmanager
-        def comp(self) -> Iterator[None]:
-            held[self.host] += 1
-            yield
-            held[self.host] -= 1
-
-        @contextmanager
-        def comm(self) -> Iterator[LeaveAfter]:
-            held[self.host] += 1
+        def _holding(self, token: str) -> Iterator[LeaveAfter]:
+            assert not held[self.host]
+            held[self.host].append(token)
             yield self
-            held[self.host] -= 1
+            held[self.host].remove(token)
+
+        def comp(self) -> Any:
+            return self._holding("cpu")
+
+        def comm(self) -> Any:
+            assert self.host == 0
+            return self._holding("network")
+
+        def follow_comm(self, is_primary: bool) -> Any:
+            assert self.host == 1
+            assert is_primary
+            assert held[0] == ["network"]
+            return self._holding("network, for host 0")
 
     exchange, wait_for_pushes = HostGroup.exchange, ModelShard.wait_for_pushes
 
-    def exchanging(self: HostGroup, point: str, said: Any) -> list[Any]:
+    def exchanging(self: HostGroup, point: str, said: Any, last: Any = None) -> list[Any]:
         waits.append(point.split()[0])
-        assert not held[self.host], point
-        return exchange(self, point, said)
+        assert "cpu" not in held[self.host], point
+        return exchange(self, point, said, last)
 
     def waiting(self: ModelShard, is_broken: threading.Event) -> None:
         waits.append("for pushes")
-        assert not held[self.host]
+        assert "cpu" not in held[self.host]
         wait_for_pushes(self, is_broken)
 
     monkeypatch.setattr(HostGroup, "exchange", exchanging)
@@ -300,7 +314,7 @@ def test_no_host_waits_for_another_while_it_holds_a_token(monkeypatch: pytest.Mo
         return train(LeastSquares(), dense_blocks(), workers=2, epochs=2, turns=Holding(at.host), launch=at)
 
     assert [type(found) for found in on_hosts(2, run)] == [Trained, Trained]
-    assert {"pulled", "computed", "pushed", "for pushes", "objective", "ended"} <= set(waits)
+    assert {"pulling", "computed", "for pushes", "objective", "ended"} <= set(waits)
 
 
 def test_rows_of_another_version_are_refused() -> None:
