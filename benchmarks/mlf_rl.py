@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from benchmarks.machine import Machine, machine
 from hocket.cli.terminal.progress import bars
-from hocket.learn.episodes import Episode, begin_worker, carry_out
+from hocket.learn.episodes import Episode, begin_worker, run_episode
 from hocket.learn.reward import Goals
 from hocket.learn.windows import Window, held_out_windows, large_windows, second_held_out_windows
 from hocket.policies.mlfs.weights_file import SHIPPED, read_weights
@@ -93,7 +93,7 @@ def measured(tasks: Sequence[tuple[Result, Episode]], keep: Path | None, workers
     progress = bars("runs")
     with progress, get_context("spawn").Pool(workers, begin_worker) as pool:
         bar = progress.add_task("windows", total=len(missing))
-        goals = pool.imap(carry_out, [episode for _of, episode in missing])
+        goals = pool.imap(run_episode, [episode for _of, episode in missing])
         for (of, _episode), reached in zip(missing, goals, strict=True):
             result = known[_filed(of)] = replace(of, goals=reached)
             progress.advance(bar)

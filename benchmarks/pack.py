@@ -89,16 +89,16 @@ def on_cpu(quick: bool) -> list[dict[str, Any]]:
             probe_s = time.perf_counter() - began
             sequential = alone_s(make, n, grey, 32, steps)
             next(sequential)
-            apart, together = [], []
+            apart, joined_records = [], []
             until = time.perf_counter() + (0.3 if quick else 4.0)
             while len(apart) < 3 or (time.perf_counter() < until and len(apart) < 40):
                 apart.append(next(sequential))
                 wall, cpu = time.perf_counter(), time.process_time()
                 for _ in range(steps):
                     pack.step()
-                together.append(((time.perf_counter() - wall) / steps, (time.process_time() - cpu) / steps))
+                joined_records.append(((time.perf_counter() - wall) / steps, (time.process_time() - cpu) / steps))
             (wall, cpu), (wall_packed, cpu_packed) = (
-                (min(w for w, _ in found), min(c for _, c in found)) for found in (apart, together)
+                (min(w for w, _ in found), min(c for _, c in found)) for found in (apart, joined_records)
             )
             rows.append(
                 {

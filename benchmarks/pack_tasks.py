@@ -143,9 +143,14 @@ def exact(wanted: Wanted) -> Iterator[Task]:
                 found = [_swept(wanted, name, p, until, small=True, exact=True) for p in ("pack_none", "pack_gain")]
             finally:
                 torch.backends.cudnn.deterministic = before
-            alone, together = found
-            same = alone["digest"] == together["digest"]
-            return {"same": same, "unpacked_s": alone["seconds"], "packed_s": together["seconds"], **together}
+            alone, joined_records = found
+            same = alone["digest"] == joined_records["digest"]
+            return {
+                "same": same,
+                "unpacked_s": alone["seconds"],
+                "packed_s": joined_records["seconds"],
+                **joined_records,
+            }
 
         yield Task({"part": "exact", "model": name}, 2 * _small_s(name) + 20, both)
 
@@ -204,7 +209,7 @@ def _swept(
     except KeyboardInterrupt:
         if not told:
             raise
-    seconds = study.seconds if folder is not None else now() - began  # With a journal: in all processes together.
+    seconds = study.seconds if folder is not None else now() - began  # With a journal: in all processes joined_records.
     found = swept(study, seconds)
     row: dict[str, Any] = {"seconds": seconds, "trials": found.trials, "steps": found.steps, "steps_a_unit": found.unit}
     if told:

@@ -270,8 +270,8 @@ class Changes:
             due = max(due + len(names) / self._rate, time.monotonic() - 1.0)  # What it is behind, it does not make up.
             if self._over.wait(max(0.0, due - time.monotonic())):
                 return
-            wish = "resume" if turn % 2 else "pause"
-            self._controller.call(link, "POST", "/v1/wishes", {"wish": wish, "jobs": names})
+            request = "resume" if turn % 2 else "pause"
+            self._controller.call(link, "POST", "/v1/job-requests", {"request": request, "jobs": names})
             self._done += len(names)
 
 

@@ -31,7 +31,7 @@ class Function(Struct, frozen=True):
 
 
 class Package(Struct):
-    """Counts of one package, or of several together."""
+    """Counts of one package, or of several joined_records."""
 
     files: int = 0
     lines: int = 0
@@ -41,7 +41,7 @@ class Package(Struct):
     longest: list[Function] = []  # the longest functions, longest first
 
     def plus(self, other: Package) -> Package:
-        """Both together."""
+        """Both joined_records."""
         longest = sorted((*self.longest, *other.longest), key=lambda f: (-f.lines, f.file, f.name))[:LONGEST]
         return Package(
             self.files + other.files, self.lines + other.lines, self.classes + other.classes,

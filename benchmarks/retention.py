@@ -219,8 +219,8 @@ def year(folder: Path, days: int, jobs: int, reports: int, kept_days: int) -> li
         cycles = len(journal)
     began = time.process_time()
     with closing(open_to_append(store, HEADER)) as journal:
-        shelf = EndedJobs(folder / "catalogue.db")
-        catalogue = Catalogue.of(journal, shelf)
+        ended_jobs = EndedJobs(folder / "catalogue.db")
+        catalogue = Catalogue.of(journal, ended_jobs)
         rebuilt_s = time.process_time() - began
         began = time.process_time()
         controller = restore(journal, POLICY)

@@ -415,7 +415,7 @@ def main(arguments: list[str]) -> None:
         rows, ran_s, jobs = overhead(chosen.overhead)
         shown = [(o.what, f"{o.calls:,}", f"{1000 * o.cpu_s:.1f}", f"{o.of_run:.4%}") for o in rows]
         print("\n".join(table(("estimator", "calls", "CPU ms", "of run time"), shown)))
-        print(f"\n{jobs} jobs, which ran for {ran_s:.0f} s together")
+        print(f"\n{jobs} jobs, which ran for {ran_s:.0f} s joined_records")
         return
     named = [*(Path(c).name for c in chosen.curves), *(["--batches", chosen.batches.name] if chosen.batches else [])]
     found = measured(chosen.curves, chosen.batches, " ".join(["python -m benchmarks.rotary", *named]))

@@ -137,7 +137,7 @@ class Load:
         for thread in threads:
             thread.start()
         self.link.timeout = 300
-        took_s = _took_s(lambda: self.raw("/v1/wishes", None, "POST", {"wish": "stop", "all": True}))
+        took_s = _took_s(lambda: self.raw("/v1/job-requests", None, "POST", {"request": "stop", "all": True}))
         left = _counted(self.call("GET", "/v1/status")["jobs"])
         while left > len(submissions) + 5:
             left = _counted(self.call("GET", "/v1/status")["jobs"])

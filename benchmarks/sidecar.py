@@ -47,7 +47,7 @@ class Idle(Struct, frozen=True):
     rss_mib: float
     private_mib: float
     watched_s: float
-    cores: float  # of all together
+    cores: float  # of all joined_records
     goal_pss_mib: float = 9.0
     goal_cores: float = 0.02
 
@@ -188,7 +188,7 @@ def page(found: Measured) -> str:
             f"prepared {start.prepared_ms} ms (goal {start.goal_prepared_ms:g})",
             f"{idle.sidecars} idle sidecars: {idle.pss_mib} MiB PSS each (goal {idle.goal_pss_mib:g}; "
             f"RSS {idle.rss_mib}, private {idle.private_mib}); "
-            f"all together {idle.cores:.2%} of a core over {idle.watched_s:g} s (goal {idle.goal_cores:.0%})",
+            f"all joined_records {idle.cores:.2%} of a core over {idle.watched_s:g} s (goal {idle.goal_cores:.0%})",
             f"{printing.mb} MB printed: into a file {printing.file_s} s, through a sidecar {printing.sidecar_s} s "
             f"({printing.sidecar_cpu_s} CPU-s), looking for progress {printing.reading_s} s "
             f"({printing.reading_cpu_s} CPU-s)",

@@ -407,7 +407,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _share(options: argparse.Namespace, place: int) -> int:
-    """The kills of one of the queries, so that all together have as many as asked for."""
+    """The kills of one of the queries, so that all joined_records have as many as asked for."""
     each, more = divmod(options.kills, len(options.queries))
     return each + (place < more)
 

@@ -168,7 +168,7 @@ class Checks:
         journal = SimulatedJournal(self._kernel, copied, engine.journal.header)
         current, self._kernel.current = self._kernel.current, None  # It is the observer that reads.
         try:
-            restored, _ = restore_and_count(journal, engine._first, engine._excuse, engine._bind)
+            restored, _ = restore_and_count(journal, engine._first, engine._on_policy_error, engine._bind)
             live, again = _state(engine._controller), _state(restored)
         finally:
             self._kernel.current = current

@@ -28,7 +28,7 @@ from hocket.control.ports import Facts, Header
 from hocket.executors.agents.executor import agents
 from hocket.executors.agents.standby_runs import ResizeBy
 from hocket.executors.agents.unconfirmed_orders import UnconfirmedOrders
-from hocket.model.event import JobAsked, JobSubmitted, Wish
+from hocket.model.event import JobAsked, JobRequest, JobSubmitted
 from hocket.model.resources import Node
 from hocket.policies.registry import bind
 from hocket.service import agent_calls
@@ -134,7 +134,7 @@ class SimulatedController:
         policy = bind(name, _RESTLESS if name == "restless" else {})
         executor = agents(cluster.scenario.lease_s, ResizeBy.EARLY, lambda: kernel.now_s + EPOCH_S)
         engine = Engine("simulated", executor, policy)
-        engine.seen.append(cluster.checks.cycle_written)
+        engine.on_cycle.append(cluster.checks.cycle_written)
         serve = routes(engine, cluster)
         self.engine = engine
         cluster.checks.controller_restored(engine, self.store)
@@ -182,7 +182,7 @@ class Cluster:
     def release_all(self) -> None:
         """With a journal that was restored, what users asked may be lost: they ask once more."""
         for plan in self.scenario.jobs:
-            request = Request(self.kernel.now_s, str(Wish.RESUME), plan.job.id)
+            request = Request(self.kernel.now_s, str(JobRequest.RESUME), plan.job.id)
             if plan.job.id in self.checks.accepted:
                 self.ask(request.at_s, f"resume {plan.job.id}", lambda r=request: self._request(r))  # type: ignore[misc]
         for node in self.scenario.nodes:
@@ -305,7 +305,7 @@ class Cluster:
             return
 
         def make(_snapshot: Any, now_s: float) -> list[Any]:
-            return [JobAsked(now_s, request.name, Wish(request.what))]
+            return [JobAsked(now_s, request.name, JobRequest(request.what))]
 
         while True:
             engine = self._answering()

@@ -45,13 +45,13 @@ def _now_s() -> float:
 
 def reports_counted_again() -> Iterator[Any]:
     """A report that was taken in before is taken in once more."""
-    hear = AgentExecutor._hear
+    take_report = AgentExecutor._take_report
 
     def forgetful(self: AgentExecutor, report: Any, node: str, now_s: float) -> Any:
         self._heard.clear()
-        return hear(self, report, node, now_s)
+        return take_report(self, report, node, now_s)
 
-    yield patch.object(AgentExecutor, "_hear", forgetful)
+    yield patch.object(AgentExecutor, "_take_report", forgetful)
 
 
 def journal_after_orders() -> Iterator[Any]:

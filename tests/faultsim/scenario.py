@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hocket.model.event import Wish
+from hocket.model.event import JobRequest
 from hocket.model.job import Job, Launch, Preempt
 from hocket.model.resources import Demand
 
@@ -60,7 +60,7 @@ class Request(Struct, frozen=True):
     """What a user asks."""
 
     at_s: float
-    what: str  # a wish, "drain" or "undrain"
+    what: str  # a request, "drain" or "undrain"
     name: str  # of the job or node
 
 
@@ -161,10 +161,10 @@ def _requests(rng: random.Random, jobs: tuple[JobPlan, ...], nodes: list[str]) -
         at_s = plan.at_s + rng.uniform(0.0, 40.0)
         drawn = rng.random()
         if drawn < 0.15:
-            found += [Request(at_s, str(Wish.PAUSE), plan.job.id)]
-            found += [Request(at_s + rng.uniform(0.0, 30.0), str(Wish.RESUME), plan.job.id)]
+            found += [Request(at_s, str(JobRequest.PAUSE), plan.job.id)]
+            found += [Request(at_s + rng.uniform(0.0, 30.0), str(JobRequest.RESUME), plan.job.id)]
         elif drawn < 0.25:
-            found += [Request(at_s, str(Wish.STOP), plan.job.id)]
+            found += [Request(at_s, str(JobRequest.STOP), plan.job.id)]
     if rng.random() < 0.25:
         node, at_s = rng.choice(nodes), rng.uniform(5.0, 60.0)
         found += [Request(at_s, "drain", node), Request(at_s + rng.uniform(1.0, 30.0), "undrain", node)]

@@ -53,7 +53,7 @@ def restored(journal: Path, copy: Path) -> Shown:
         controller = restore(kept, bound_policy(header.policy).policy.bound(header.params))
         catalogue = Catalogue()
         for cycle in kept:
-            catalogue.see(cycle)
+            catalogue.add_cycle(cycle)
     finally:
         kept.close()
     snapshot = controller.snapshot

@@ -56,7 +56,7 @@ def test_a_name_means_the_newest_job_that_has_it(controller: LiveController) -> 
     awaited(lambda: hocket(controller, "logs", "net").stdout == "third\n", "the agent, which has the logs, is back")
     all_hold()
 
-    # A job that starts after `net` starts after the newest, and a wish is for the newest.
+    # A job that starts after `net` starts after the newest, and a request is for the newest.
     submit("report", "", "--after", "net")
     assert "'net~3'" in hocket(controller, "why", "report").stdout
     assert "net~3" in hocket(controller, "stop", "net").stdout

@@ -213,7 +213,7 @@ def test_a_job_is_checked_while_it_is_typed_and_submitted(tab: Tab, controller: 
     assert page.locator(".job h1").inner_text() == "<b>typed"
     made = controller.call("GET", "/v1/jobs/%3Cb%3Etyped")["job"]
     assert (made["env"], made["secrets"], made["until"], made["gpus"]) == (["A", "B"], ["KEY"], "acc >= 100%", 0)
-    controller.call("POST", "/v1/wishes", {"wish": "stop", "jobs": ["<b>typed"]})
+    controller.call("POST", "/v1/job-requests", {"request": "stop", "jobs": ["<b>typed"]})
 
 
 @pytest.mark.slow
@@ -481,13 +481,13 @@ def test_the_page_catches_up_when_its_connection_was_lost(tab: Tab, controller: 
     tab.context.set_offline(True)
     tab.awaits("document.querySelector('.connection').textContent === 'Reconnecting…'")
     submit(controller, id="meanwhile", command=train(controller, "meanwhile"), gpus=2, owner="bob")
-    controller.call("POST", "/v1/wishes", {"wish": "pause", "jobs": ["meanwhile"]})
+    controller.call("POST", "/v1/job-requests", {"request": "pause", "jobs": ["meanwhile"]})
     tab.context.set_offline(False)
     row = "[...document.querySelectorAll('.virtual .row')].filter(row => row.textContent.includes('meanwhile'))"
     tab.awaits(f"{row}.length === 1 && {row}[0].textContent.includes('held')")
     tab.awaits("document.querySelector('.connection').textContent === ''")
     assert tab.page.evaluate(f"new Set({NAMES}).size === {NAMES}.length"), "nothing is there twice"
-    controller.call("POST", "/v1/wishes", {"wish": "stop", "jobs": ["meanwhile"]})
+    controller.call("POST", "/v1/job-requests", {"request": "stop", "jobs": ["meanwhile"]})
     tab.errors = [error for error in tab.errors if not error.startswith("Failed to load resource:")]
 
 
@@ -554,10 +554,10 @@ VALUES: list[tuple[str, str, Any]] = [
     ("submit.js", r"m.valueOf('env', ' A=1\n\nB=2 ')", ["A=1", "B=2"]),
     ("what_if.js", "[m.difference(90, 100, -1), m.difference(1, 0, 1)]", [["−10.0 %", "better"], ["", ""]]),
     ("what_if.js", "Object.values(m.readParameters({a: '[1, 2]', b: 'x'}))", [[1, 2], "x"]),
-    ("answer.js", "m.said({exact: true, elapsed_s: 2})", "Exact, after 2.0 s."),
+    ("answer.js", "m.summaryOf({exact: true, elapsed_s: 2})", "Exact, after 2.0 s."),
     (
         "answer.js",
-        "m.said({exact: false, fraction: 0.125, elapsed_s: 2, accuracy: 0.99, confidence: 0.95})",
+        "m.summaryOf({exact: false, fraction: 0.125, elapsed_s: 2, accuracy: 0.99, confidence: 0.95})",
         "From 12.5 % of the data, after 2.0 s: acc ≥ 99.00 % in all columns and rows, 95 % confident.",
     ),
     ("jobs.js", f"['owner:ana', 'owner:an', 'state:run node:n', 'x ana'].map(q => m.matcher(q)({ROW}))", [1, 0, 1, 1]),

@@ -1,7 +1,7 @@
 """Which environment variables reach a job: those that find programs and libraries and set languages and caches.
 
-The rest may be secrets of whoever started a shell, a controller or an agent. A job gets these variables of the shell it
-was submitted from; of the agent's own, those, and some that are about the node.
+The rest may be secrets of the user that started a shell, a controller or an agent. A job gets these variables of the
+shell it was submitted from; of the agent's own, those, and some that are about the node.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writes log lines to stderr and never waits for it, whatever that is: a file, a terminal, a pipe that nobody reads.
+"""Writes log lines to stderr and never waits for it, whatever that is: a file, a terminal, a pipe that is not read.
 
-Whoever logs writes the line itself, so lines are in order, and none is lost in a buffer when the process ends or forks.
-What cannot be written is dropped; before the next line that can be, one says how many are missing.
+The thread that logs writes the line itself, so lines are in order, and none is lost in a buffer when the process ends
+or forks. What cannot be written is dropped; before the next line that can be, one says how many are missing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class StderrHandler(logging.StreamHandler[Any]):
         return None
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        """Show a bug in a call, such as a wrong format, unless nobody reads that."""
+        """Show a bug in a call, such as a wrong format, unless stderr is not read."""
         with suppress(AttributeError, OSError, ValueError):
             if _has_room(self.stream.fileno(), 0):
                 super().handleError(record)

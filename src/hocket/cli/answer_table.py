@@ -37,7 +37,7 @@ def shown_answer(query: Query, answer: Answer, *, plain: bool = True) -> ShownAn
     )  # fmt: skip
 
 
-def said(answer: ShownAnswer) -> str:
+def in_one_line(answer: ShownAnswer) -> str:
     """How good it is, in a line."""
     if answer.exact:
         return f"exact, after {answer.elapsed_s:.2f} s"

@@ -32,7 +32,7 @@ def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
     home = ctx.params.get("home")
     try:
         with Client(Path(home) if home else None, _PATIENCE_S) as client:
-            # Of those that are over one still wants logs; a wish is for the living.
+            # Jobs that have ended can be looked at, but not paused, resumed or stopped.
             everything = ctx.info_name in ("show", "why", "logs", "answer")
             return [row.id for row in rows(client, everything=everything) if row.id.startswith(incomplete)]
     except Exception:  # Whatever it is, a half-typed line is no place to say so.

@@ -96,7 +96,7 @@ def query(
     """
     try:
         from hocket.query import Query, QueryError
-        from hocket.runtimes.query.duckdb_errors import ctrl_c_as_such
+        from hocket.runtimes.query.duckdb_errors import ctrl_c_as_interrupt
         from hocket.runtimes.query.engines import open_engine
     except ImportError as error:
         raise InputError(f"queries need DuckDB and sqlglot ({error}): pip install 'hocket[query]'") from error
@@ -117,7 +117,7 @@ def query(
     try:
         text = sys.stdin.read() if sql == "-" else sql
         with ExitStack() as within:
-            within.enter_context(ctrl_c_as_such())
+            within.enter_context(ctrl_c_as_interrupt())
             opened = open_engine(
                 data, engine, master, conf, threads=threads, memory=memory,
                 state=None if state is None else state.expanduser().absolute(),
@@ -195,7 +195,7 @@ def _settings(given: list[str]) -> dict[str, str]:
 def _show(found: Query, answers: list[Answer] | None) -> int:
     from rich.live import Live
 
-    from hocket.cli.answer_table import ShownAnswer, answer_table, said, shown_answer
+    from hocket.cli.answer_table import ShownAnswer, answer_table, in_one_line, shown_answer
     from hocket.cli.terminal.console import console
 
     def shown(answer: Answer) -> ShownAnswer:
@@ -218,7 +218,7 @@ def _show(found: Query, answers: list[Answer] | None) -> int:
         return INTERRUPTED
     if live is None:
         screen.print(answer_table(shown(last)))
-    print(said(shown(last)), file=_stderr())
+    print(in_one_line(shown(last)), file=_stderr())
     return INTERRUPTED if interrupted else _code(found, last)
 
 

@@ -74,7 +74,7 @@ class QueryJob:
         from hocket.model.view import Tier
         from hocket.query import QueryError
 
-        self._heed_signals(query)
+        self._handle_signals_signals(query)
         print(f"split {query.how}" if query.mode is not None else query.how, flush=True)
         self._take_resources(query)
         try:
@@ -100,7 +100,7 @@ class QueryJob:
         print(f"leaves: {'its state is on disk' if kept is Tier.DISK else redone}", flush=True)
         return _LEFT
 
-    def _heed_signals(self, query: Query) -> None:
+    def _handle_signals_signals(self, query: Query) -> None:
         """Note signals at once, though DuckDB is at work, and act when the batch takes too long."""
         read_end, write_end = os.pipe()
         os.set_blocking(write_end, False)
@@ -108,9 +108,9 @@ class QueryJob:
         for number in (signal.SIGTSTP, signal.SIGCONT):
             signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-        threading.Thread(target=self._heed, args=(query, read_end), daemon=True).start()
+        threading.Thread(target=self._handle_signals, args=(query, read_end), daemon=True).start()
 
-    def _heed(self, query: Query, signals: int) -> None:
+    def _handle_signals(self, query: Query, signals: int) -> None:
         leave_s = suspend_s = inf  # when to give the batch up, and when to stop amid it
         while not self._has_stopped.is_set():
             due_s = min(leave_s, suspend_s)
@@ -132,7 +132,7 @@ class QueryJob:
                 with self._interrupts:
                     if not self._has_stopped.is_set():
                         query.interrupt()
-                leave_s = monotonic() + _AGAIN_S  # Between two statements it is not heeded.
+                leave_s = monotonic() + _AGAIN_S  # An interrupt between two statements has no effect.
 
     def _suspend_after_batch(self, query: Query) -> None:
         """Stop here, where a batch has just been counted."""
@@ -177,14 +177,14 @@ class QueryJob:
         import msgspec
 
         import hocket
-        from hocket.cli.answer_table import said, shown_answer
+        from hocket.cli.answer_table import in_one_line, shown_answer
 
         batches = max(len(query.ledger), 1)
         shown = shown_answer(query, answer)
         _replace(self._answer_file, msgspec.json.encode(shown))
         is_epoch = self._is_epoch_over(batches) or answer.is_exact
         hocket.report(batches if is_epoch else None, step=batches, **self._metrics(query, answer))
-        print(f"batch {batches}: {said(shown)}", flush=True)
+        print(f"batch {batches}: {in_one_line(shown)}", flush=True)
 
     def _is_epoch_over(self, batches: int) -> bool:
         lengths = self._resources or QueryResources()
@@ -224,7 +224,7 @@ def _resident_mib() -> float:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """The file has the old content or the new one, whoever reads it when."""
+    """Replace a file at once: a reader finds the old content or the new one, never a part."""
     part = path.with_name(f"{path.name}.part")
     try:
         part.write_bytes(data)

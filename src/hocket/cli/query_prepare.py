@@ -13,7 +13,7 @@ from hocket.cli.terminal.errors import InputError, refusing
 
 if TYPE_CHECKING:
     from hocket.runtimes.query.duckdb_data import DuckdbData
-    from hocket.runtimes.query.prepare import Laid
+    from hocket.runtimes.query.prepare import WrittenCopy
     from hocket.runtimes.query.prepared_layout import LayoutKey
 
 
@@ -46,20 +46,20 @@ def prepare(
     try:
         from hocket.query import QueryError
         from hocket.runtimes.query.data_sources import open_data
-        from hocket.runtimes.query.duckdb_errors import ctrl_c_as_such
+        from hocket.runtimes.query.duckdb_errors import ctrl_c_as_interrupt
     except ImportError as error:
         raise InputError(f"queries need DuckDB and sqlglot ({error}): pip install 'hocket[query]'") from error
 
     with refusing():
         texts = [path.read_text(encoding="utf-8") for path in for_ or ()]
     try:
-        with ctrl_c_as_such():
+        with ctrl_c_as_interrupt():
             opened = open_data(data, threads, memory, may_write=True)
             with closing(opened.connection):
-                laid = _written(opened, data, out, _keys(opened, key or [], texts))
+                written = _written(opened, data, out, _keys(opened, key or [], texts))
     except QueryError as error:
         raise InputError(str(error)) from error
-    _print(out, laid, as_json)
+    _print(out, written, as_json)
 
 
 def _keys(data: DuckdbData, named: list[str], queries: list[str]) -> list[LayoutKey]:
@@ -70,28 +70,28 @@ def _keys(data: DuckdbData, named: list[str], queries: list[str]) -> list[Layout
     return [*(key_named(data, text) for text in named), *keys_of_queries(data, queries)]
 
 
-def _written(data: DuckdbData, source: str, out: Path, keys: list[LayoutKey]) -> list[Laid]:
+def _written(data: DuckdbData, source: str, out: Path, keys: list[LayoutKey]) -> list[WrittenCopy]:
     from hocket.cli.terminal.progress import bars
-    from hocket.runtimes.query.prepare import Laid, prepare
+    from hocket.runtimes.query.prepare import WrittenCopy, prepare
 
-    laid = []
+    written = []
     with bars("rows") as progress:
         task = progress.add_task("tables are laid out", total=None)
         for step in prepare(data, source, out, keys):
-            if isinstance(step, Laid):
-                laid.append(step)
+            if isinstance(step, WrittenCopy):
+                written.append(step)
             else:
                 by = f"{step.table} by {step.key}" if step.key else step.table
                 progress.update(task, description=by, completed=int(step.done), total=int(step.total))
-    return laid
+    return written
 
 
-def _print(out: Path, laid: list[Laid], as_json: bool) -> None:
+def _print(out: Path, written: list[WrittenCopy], as_json: bool) -> None:
     total_bytes = out.stat().st_size
     if as_json:
         import msgspec
 
-        copies = [{"table": c.table, "key": c.key or None, "rows": c.rows, "size_bytes": c.size_bytes} for c in laid]
+        copies = [{"table": c.table, "key": c.key or None, "rows": c.rows, "size_bytes": c.size_bytes} for c in written]
         print(msgspec.json.encode({"file": str(out), "size_bytes": total_bytes, "copies": copies}).decode())
         return
     from rich.table import Table
@@ -101,11 +101,11 @@ def _print(out: Path, laid: list[Laid], as_json: bool) -> None:
     table = Table()
     for title, justify in (("table", "left"), ("laid out by", "left"), ("rows", "right"), ("size", "right")):
         table.add_column(title, justify=justify)  # type: ignore[arg-type]
-    for copy in laid:
+    for copy in written:
         by = {"rowid": "rows", "": "(read whole)"}.get(copy.key, copy.key)
         table.add_row(copy.table, by, f"{copy.rows:,}", _size(copy.size_bytes))
     console().print(table)
-    times = {copy.table: sum(c.table == copy.table for c in laid) for copy in laid}
+    times = {copy.table: sum(c.table == copy.table for c in written) for copy in written}
     several = ", ".join(f"{name} {count} times" for name, count in times.items() if count > 1)
     print(f"'{out}': {_size(total_bytes)}{f'; stored {several}' if several else ''}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hocket.cli.live.job_options import JobCommand, said_command, said_job_options
+from hocket.cli.live.job_options import JobCommand, given_command, given_job_options
 from hocket.cli.options import AsJson, Home, Params, Plots, policy_names
 
 if TYPE_CHECKING:
@@ -108,16 +108,16 @@ def tune(
     with refusing():
         if plots is not None:
             must_be_writable(plots, "--plots", is_folder=True)
-        if (command := said_command(ctx)) is not None:
+        if (command := given_command(ctx)) is not None:
             _refuse_options(what, in_process)
         else:
-            options = {f"--{name.replace('_', '-')}": value for name, value in said_job_options(ctx).items()}
+            options = {f"--{name.replace('_', '-')}": value for name, value in given_job_options(ctx).items()}
             _refuse_jobs(what, of_jobs | options)
     if command is not None:
         from hocket.cli.live.tune_command import CommandStudy, run_as_jobs
 
         said = CommandStudy(
-            command, said_job_options(ctx), space or [], table, metric or "loss", goal, unit or "1 epoch",
+            command, given_job_options(ctx), space or [], table, metric or "loss", goal, unit or "1 epoch",
             from_env, sampler or "random", seed or 0, out, export or "", home,
         )  # fmt: skip
         outcome, folder = run_as_jobs(said)

@@ -16,7 +16,7 @@ from hocket.agent.progress import check_config
 from hocket.model.capacity import Capacity, shape_of
 from hocket.model.criterion import Convergence, Epochs, Goal
 from hocket.model.job import ONE_GPU, QUERY_COMMAND, Job, Kind, Launch, Owner, Stop, Task, TaskGraph
-from hocket.model.job_spec import JobRequest, SpecError, read_spec
+from hocket.model.job_spec import SpecError, SubmittedSpec, read_spec
 from hocket.model.metric_name import is_share
 from hocket.model.notify_target import target_problem
 from hocket.model.resources import RESOURCES, UNITS, Demand
@@ -31,17 +31,17 @@ _UNHAPPY = (
 )  # verdicts of a job after which jobs that name it in `after` do not run
 
 
-def read_request(given: Any) -> JobRequest:
+def read_submitted_spec(given: Any) -> SubmittedSpec:
     """The job that a spec means, with its signals by their full names. Raises SpecError."""
-    request = read_spec(given)
-    if request.job.kind is Kind.MODEL:  # These come from `hocket tune`.
-        raise SpecError(f"kind must be training, query or parameter-server, not '{request.job.kind}'")
-    if request.job.kind is Kind.QUERY and request.job.command[:2] != QUERY_COMMAND:
-        command = " ".join(request.job.command)[:80]
+    spec = read_spec(given)
+    if spec.job.kind is Kind.MODEL:  # These come from `hocket tune`.
+        raise SpecError(f"kind must be training, query or parameter-server, not '{spec.job.kind}'")
+    if spec.job.kind is Kind.QUERY and spec.job.command[:2] != QUERY_COMMAND:
+        command = " ".join(spec.job.command)[:80]
         raise SpecError(f"command must begin with '{' '.join(QUERY_COMMAND)}' where kind is 'query', not '{command}'")
-    for problem in _criterion_faults(request.job):
+    for problem in _criterion_faults(spec.job):
         raise SpecError(problem)
-    launch = request.job.launch or Launch()
+    launch = spec.job.launch or Launch()
     if problem := check_config(launch.progress):
         raise SpecError(problem)
     for target in launch.notify:
@@ -52,7 +52,7 @@ def read_request(given: Any) -> JobRequest:
             why = "is in env too" if name in launch.env else "is set for each run"
             raise SpecError(f"secrets must be variables of their own, and '{name}' {why}")
     names = {field: _signal(field, getattr(launch, field)) for field in ("stop_signal", "checkpoint_signal")}
-    return replace(request, job=replace(request.job, launch=replace(launch, **names)))
+    return replace(spec, job=replace(spec.job, launch=replace(launch, **names)))
 
 
 def _signal(field: str, name: str) -> str:

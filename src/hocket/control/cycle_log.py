@@ -121,8 +121,8 @@ def _detail(event: Event) -> str:
             return ", ".join(f"{name} {value:g}" for name, value in {"weight": owner.weight, **limits}.items())
         case PastJobsGiven(_, jobs):
             return f"{len(jobs)} jobs"
-        case JobAsked(_, _, wish, by):
-            return f"{wish} by {by}" if by else str(wish)
+        case JobAsked(_, _, request, by):
+            return f"{request} by {by}" if by else str(request)
         case JobEnded(_, _, verdict, reason):
             return reason or verdict
         case JobWarned(_, _, about):

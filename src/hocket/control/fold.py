@@ -26,6 +26,7 @@ from hocket.model.event import (
     JobPaused,
     JobPrepared,
     JobRefused,
+    JobRequest,
     JobResized,
     JobSaved,
     JobStarted,
@@ -46,7 +47,6 @@ from hocket.model.event import (
     RunsPassed,
     StateStored,
     TimePassed,
-    Wish,
     WorkLost,
 )
 from hocket.model.job import Job
@@ -110,10 +110,10 @@ def _asked(state: State, event: JobAsked) -> None:
     if view is None or view.verdict:
         return
     by = f" by {event.by}" if event.by else ""
-    if event.wish is Wish.STOP:
+    if event.request is JobRequest.STOP:
         end_job(state, event.job, Verdict.STOPPED, f"stopped{by}")
         state.notes.freed = True
-    elif event.wish is Wish.PAUSE:
+    elif event.request is JobRequest.PAUSE:
         _pause(state, view, f"paused{by}")
     elif view.held is not None:
         if first := _live_predecessors(state, view.job):

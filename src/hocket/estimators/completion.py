@@ -32,9 +32,9 @@ FRACTION = "fraction"  # the metric by which a query says what share of its data
 HELD = "held_mib"  # the trait of a query that says what its plan holds in memory (`query_memory.held_mib`)
 _MOST_POINTS = 24  # of a job's own curve that an estimate uses
 _MOST_ANSWERS = 16  # of a query that are kept
-_FORETOLD_AT = (0, 1, 3, 8)  # epochs after which it is noted how an estimate of an ended job would have held
-_FORETOLD_GOALS = (0.6, 0.95, 1.1)  # of the way that its metric went; beyond 1 is what it never reached
-_KEPT_ALIKE = 2048  # jobs of which it is kept which past jobs are alike
+_PREDICTED_AT = (0, 1, 3, 8)  # epochs after which it is noted how an estimate of an ended job would have held
+_PREDICTED_GOALS = (0.6, 0.95, 1.1)  # of the way that its metric went; beyond 1 is what it never reached
+_MOST_KEPT = 2048  # jobs for which the similar past jobs are kept
 _CORRECTED = 20  # a correction is kept at so many probabilities, and 1
 
 
@@ -49,7 +49,7 @@ def at_submission(job: Job, past: PastJobs, beliefs: Beliefs) -> Beliefs:
         batch = job.traits.get(training_memory.BATCH, 0.0)
         at = float(batch) if isinstance(batch, float | int) else 0.0
         beliefs = replace(beliefs, memory_mib=Curve((Point(at, memory.mean, memory.sd),)))
-    return _foretold(job, past, replace(beliefs, unit_s=unit_s), 0.0)
+    return _with_predictions(job, past, replace(beliefs, unit_s=unit_s), 0.0)
 
 
 @lru_cache(maxsize=256)
@@ -76,13 +76,13 @@ def after_report(
     if found is None:
         return beliefs
     units = metrics[FRACTION] if view.job.kind is Kind.QUERY else float(epoch)
-    return _foretold(view.job, past, found, units)
+    return _with_predictions(view.job, past, found, units)
 
 
 def observed(
     view: JobView, beliefs: Beliefs, epoch: int, metrics: Mapping[str, float], done_s: float
 ) -> Beliefs | None:
-    """What a report says of the job itself, without anything foretold; None if it says nothing new."""
+    """What a report says of the job itself, without any prediction; None if it says nothing new."""
     job = view.job
     if job.kind is Kind.QUERY:
         units = metrics.get(FRACTION, 0.0)
@@ -116,40 +116,40 @@ def with_past(past: PastJobs, more: Sequence[PastJob]) -> PastJobs:
     return PastJobs(kept, correction(kept))
 
 
-_alike: dict[tuple[int, int], tuple[Job, tuple[PastJob, ...], list[tuple[float, PastJob]]]] = {}
+_similar_jobs: dict[tuple[int, int], tuple[Job, tuple[PastJob, ...], list[tuple[float, PastJob]]]] = {}
 
 
 def _similar(job: Job, past: tuple[PastJob, ...], most: int) -> list[tuple[float, PastJob]]:
     """`most_similar`, kept for the next report: comparing a job with 512 others takes longer than all estimates."""
     key = id(job), most
-    had = _alike.get(key)
+    had = _similar_jobs.get(key)
     if had is not None and had[0] is job and had[1] is past:
         return had[2]
-    if len(_alike) >= _KEPT_ALIKE:
-        _alike.clear()
+    if len(_similar_jobs) >= _MOST_KEPT:
+        _similar_jobs.clear()
     found = most_similar(job, past, most)
-    _alike[key] = job, past, found
+    _similar_jobs[key] = job, past, found
     return found
 
 
-# -- what is foretold ---------------------------------------------------------------------------------------------
+# -- predictions --------------------------------------------------------------------------------------------------
 
 
-def _foretold(job: Job, past: PastJobs, beliefs: Beliefs, units: float) -> Beliefs:
-    """With the probability that the criterion holds by each unit of work, and Rotary's own estimates."""
+def _with_predictions(job: Job, past: PastJobs, beliefs: Beliefs, units: float) -> Beliefs:
+    """Beliefs with the probability that the criterion holds by each unit of work, and Rotary's own estimates."""
     criterion = job.criterion
     match criterion:
         case RunTime(limit=Epochs(count=count)):
             return replace(beliefs, needs_units=float(count))
         case Goal() if job.kind is Kind.QUERY:
-            return _query_foretold(job, criterion, past, beliefs, units)
+            return _with_query_predictions(job, criterion, past, beliefs, units)
         case Goal() | Convergence() if job.kind is not Kind.QUERY:
-            return _training_foretold(job, criterion, past, beliefs)
+            return _with_training_predictions(job, criterion, past, beliefs)
         case _:
             return beliefs
 
 
-def _training_foretold(job: Job, criterion: Goal | Convergence, past: PastJobs, beliefs: Beliefs) -> Beliefs:
+def _with_training_predictions(job: Job, criterion: Goal | Convergence, past: PastJobs, beliefs: Beliefs) -> Beliefs:
     seen = [p for p in (beliefs.quality.points if beliefs.quality is not None else ()) if p.seen]
     points = tuple((p.x, p.mean) for p in spread_out(seen, _MOST_POINTS))
     similar = _similar(job, past.jobs, 4 * training_epochs.MOST_ALIKE)
@@ -165,7 +165,7 @@ def _training_foretold(job: Job, criterion: Goal | Convergence, past: PastJobs, 
     return replace(beliefs, needs_units=needs, completes=completes or beliefs.completes)
 
 
-def _query_foretold(job: Job, goal: Goal, past: PastJobs, beliefs: Beliefs, units: float) -> Beliefs:
+def _with_query_predictions(job: Job, goal: Goal, past: PastJobs, beliefs: Beliefs, units: float) -> Beliefs:
     error = max(0.0, 1.0 - goal.target)
     similar = _similar(job, past.jobs, training_epochs.MOST_ALIKE)
     constants = [(alike, c) for alike, p in similar if (c := _log_c(p)) is not None]
@@ -202,7 +202,7 @@ def _log_c(past: PastJob) -> float | None:
 
 
 def _with_answer(beliefs: Beliefs, criterion: Criterion | None, units: float, metrics: Mapping[str, float]) -> Beliefs:
-    """With the error of one more answer: of the metric of its goal, else the half width of its intervals."""
+    """Beliefs with the error of one more answer: of the metric of its goal, else the half width of its intervals."""
     goal = criterion if isinstance(criterion, Goal) else None
     accuracy = metrics.get(goal.metric) if goal is not None else None
     error = 1.0 - accuracy if accuracy is not None else metrics.get("half_width")
@@ -214,7 +214,7 @@ def _with_answer(beliefs: Beliefs, criterion: Criterion | None, units: float, me
 
 
 def _query_memory(job: Job, similar: Sequence[tuple[float, PastJob]]) -> Estimate | None:
-    """By its plan, or as much as the most similar past query used."""
+    """The memory of a query, by its plan, or as much as the most similar past query used."""
     held = job.traits.get(HELD)
     if isinstance(held, float | int) and 0 <= held < inf:
         return query_memory.USUAL.of(float(held))
@@ -252,7 +252,7 @@ def shown_by(view: JobView, metric: str = "", peak_mib: float = 0.0) -> PastJob 
 
 
 def _would_have_held(job: PastJob, before: tuple[PastJob, ...]) -> tuple[tuple[float, float], ...]:
-    """Between which probabilities the truth about this job lay, had its epochs been foretold from jobs of other models.
+    """Between which probabilities the truth about this job lay, if predicted from jobs of other models.
 
     For goals on its way: each says how likely it was taken to be that the goal is reached one epoch sooner, and then.
     """
@@ -268,11 +268,11 @@ def _would_have_held(job: PastJob, before: tuple[PastJob, ...]) -> tuple[tuple[f
     best = max(v for _k, v in points) if rises else min(v for _k, v in points)
     last = int(points[-1][0])
     found = []
-    for share in _FORETOLD_GOALS:
+    for share in _PREDICTED_GOALS:
         target = points[0][1] + share * (best - points[0][1])
         goal = Goal(job.metric, ">=" if rises else "<=", target)
         met = next((k for k, v in points if goal.met_by(v)), None)
-        for seen in _FORETOLD_AT:
+        for seen in _PREDICTED_AT:
             known = tuple(p for p in points if p[0] <= seen)
             if met is not None and met <= seen:
                 continue
@@ -299,8 +299,8 @@ def _by(chances: Curve, units: float) -> float:
 def correction(past: Sequence[PastJob]) -> tuple[float, ...]:
     """How often probabilities came true, at 0, 5, … 100 %: each model counts alike.
 
-    One more is added for the model that comes next, which is taken to be foretold with too much confidence (the arcsine
-    distribution): the fewer models are known, the more that counts. Empty if nothing was foretold of any past job.
+    One more is added for the next model, which is assumed to be predicted with too much confidence (the arcsine
+    distribution): the fewer models are known, the more that counts. Empty if there was no prediction for any past job.
     """
     by_model: dict[str, list[tuple[float, float]]] = {}
     for n, job in enumerate(past):

@@ -46,7 +46,7 @@ def memory_mib(job: Job, past: Sequence[PastJob], pad: float = PAD) -> Estimate 
 
 
 def sufficient(estimate: Estimate) -> float:
-    """So much memory that 95 % of jobs fit."""
+    """The memory that is enough for 95 % of such jobs."""
     return estimate.mean + _Z95 * estimate.sd
 
 

@@ -48,7 +48,7 @@ def launcher_of(command: Sequence[str], cwd: str, path: str | None, *, is_here: 
     return Launcher(written, processes, nodes, run.ranked and not run.launched)
 
 
-def asked_by_launcher(command: object, cwd: str, path: str | None, *, is_here: bool = True) -> dict[str, Any]:
+def requested_by_launcher(command: object, cwd: str, path: str | None, *, is_here: bool = True) -> dict[str, Any]:
     """The options of a job whose user leaves the number of GPUs to the launcher; empty if it says none."""
     if not isinstance(command, list) or not command:
         return {}

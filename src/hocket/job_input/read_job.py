@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from hocket.agent.job_environment import OWN, SHELL, is_one_of
 from hocket.agent.requirements import names_files
-from hocket.control.admission import read_request, refusal
+from hocket.control.admission import read_submitted_spec, refusal
 from hocket.job_input import units
-from hocket.job_input.launchers import asked_by_launcher, program_of
+from hocket.job_input.launchers import program_of, requested_by_launcher
 from hocket.job_input.paramserver_input import HostsProblem, with_hosts
 from hocket.job_input.query_input import QueryProblem, query_traits, with_query
 from hocket.job_input.units import BadValue
@@ -111,9 +111,9 @@ def _check_field(name: str, value: object) -> None:
     if field.part == "shell" or field.reads == "gpus":
         return  # These are no fields of the spec.
     try:
-        read_request({"command": ["true"], field.api: read})
+        read_submitted_spec({"command": ["true"], field.api: read})
     except SpecError as error:
-        if (problem := _as_said(str(error))).field == name:
+        if (problem := _field_problem(str(error))).field == name:
             raise problem from None
 
 
@@ -132,17 +132,19 @@ def _job_input(said: Mapping[str, object], here: _Here | None) -> JobInput:
         spec["secrets"] = _given_secrets(given) if here is None else _secrets(given, here.folder, here.shell)
         spec["env"] = {name: value for name, value in spec["env"].items() if name not in spec["secrets"]}
     if "gpus" not in said and "replica_gpus" not in said:
-        asked = asked_by_launcher(spec.get("command"), spec["cwd"], spec["env"].get("PATH"), is_here=here is not None)
+        asked = requested_by_launcher(
+            spec.get("command"), spec["cwd"], spec["env"].get("PATH"), is_here=here is not None
+        )
         said = asked | dict(said)
         spec |= {"max_nodes": asked["max_nodes"]} if "max_nodes" in asked and "max_nodes" not in spec else {}
     spec |= _sizes(said)
     if not spec.get("command"):
         raise FieldProblem("command", "must say what to run, and is missing")
-    spec |= _told_by_command(spec)
+    spec |= _read_from_command(spec)
     return JobInput(spec, _admissible(spec))
 
 
-def _told_by_command(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _read_from_command(spec: Mapping[str, Any]) -> dict[str, Any]:
     """By what past jobs are compared with it, if its user does not say it: its program, or its query and data."""
     command, traits = spec["command"], spec.get("traits", {})
     if spec.get("kind") == Kind.QUERY:
@@ -168,21 +170,21 @@ def _with_hosts(said: Mapping[str, object]) -> Mapping[str, object]:
 def _admissible(spec: dict[str, Any]) -> Job:
     """The job, or the first of an array, if a controller with room for it would accept it."""
     try:
-        request = read_request(spec)
+        submitted = read_submitted_spec(spec)
     except SpecError as error:
-        raise _as_said(str(error)) from error
-    job = next(request.jobs(request.job.id or "job"))
+        raise _field_problem(str(error)) from error
+    job = next(submitted.jobs(submitted.job.id or "job"))
     if reason := refusal((), job, None):
-        raise _as_said(reason.removeprefix(f"job '{job.id}': "))
+        raise _field_problem(reason.removeprefix(f"job '{job.id}': "))
     return job
 
 
-def as_said(problem: str, job_id: str = "") -> FieldProblem:
+def as_field_problem(problem: str, job_id: str = "") -> FieldProblem:
     """A refusal of the controller, `job 'net': sizes must …`, under the name that users know the field by."""
-    return _as_said(problem.removeprefix(f"job '{job_id}': "))
+    return _field_problem(problem.removeprefix(f"job '{job_id}': "))
 
 
-def _as_said(problem: str) -> FieldProblem:
+def _field_problem(problem: str) -> FieldProblem:
     """What is wrong with a field of the spec, under the name that users know it by."""
     found = re.match(r"(?P<field>\w+)(?P<part>[^\s:]*)(?P<colon>:?) (?P<rule>.*)", problem, re.DOTALL)
     if not found or found["field"] not in _BY_API_NAME:
@@ -195,7 +197,7 @@ def _as_said(problem: str) -> FieldProblem:
     return FieldProblem(name, f"must be {rule.removeprefix('expected ')}" if found["colon"] else rule)
 
 
-def said_as(api_name: str) -> str:
+def option_name_of(api_name: str) -> str:
     """What users call a field of the API."""
     field = _BY_API_NAME.get(api_name)
     return field.name if field is not None else api_name

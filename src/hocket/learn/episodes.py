@@ -33,8 +33,8 @@ class Episode(Struct, frozen=True):
     eta: float = 0.95
 
 
-def carry_out(episode: Episode) -> Goals:
-    """Run it."""
+def run_episode(episode: Episode) -> Goals:
+    """Run the window, and measure how far its goals were reached."""
     policy = find(episode.policy).bound(episode.params)
     if episode.network is not None:
         policy = with_network(policy, episode.network)
@@ -74,7 +74,7 @@ def record(recording: RecordedWindow) -> str:
 
 
 class SameDecisions(Struct, frozen=True):
-    """How many decisions of MLF-H place something, and of these the ones that a network makes alike."""
+    """How many decisions of MLF-H place something, and how many of these a network makes in the same way."""
 
     decisions: int
     same_jobs: int  # the same jobs start
@@ -108,21 +108,21 @@ def _tenants(plan: Plan) -> set[str]:
 
 
 def seen_columns(episode: Episode) -> Any:
-    """[row, feature]: all that a network was asked about in a window."""
+    """[row, feature]: the features of all jobs that a network scored in a window."""
     import numpy as np
 
     assert episode.network is not None
     seen: list[Any] = []
 
-    class Watching(PolicyNetwork, frozen=True):
-        """Asked as the network is, and never far from its training."""
+    class RecordingNetwork(PolicyNetwork, frozen=True):
+        """The network, which also keeps what it is given, and takes no input to be unlike its training."""
 
         def is_far(self, columns: Any) -> bool:
             seen.append(columns)
             return False
 
-    watching = Watching(**{name: getattr(episode.network, name) for name in episode.network.__struct_fields__})
-    run_window(episode.window, with_network(find(episode.policy).bound(episode.params), watching))
+    recording = RecordingNetwork(**{name: getattr(episode.network, name) for name in episode.network.__struct_fields__})
+    run_window(episode.window, with_network(find(episode.policy).bound(episode.params), recording))
     return np.concatenate(seen) if seen else np.empty((0, len(episode.network.mean)))
 
 

@@ -32,8 +32,8 @@ class Evolution(Struct, frozen=True):
     path_covariance: list[float]
 
 
-def begun(size: int, sigma: float) -> Evolution:
-    """At zero, in all directions alike."""
+def initial(size: int, sigma: float) -> Evolution:
+    """The start of the search: at zero, with the same spread in all directions."""
     identity = [[float(i == j) for j in range(size)] for i in range(size)]
     return Evolution(0, [0.0] * size, sigma, identity, [0.0] * size, [0.0] * size)
 

@@ -2,7 +2,7 @@
 
 Each decision of a record has the jobs that it started and those that went on waiting, with all that equations 2 to 6
 rest on. The priorities themselves are not recorded; they follow from the columns and the graphs. The network's hidden
-layer is drawn by lot, and the rest is fitted to the logarithm of the priorities by ridge regression, which has one
+layer is drawn at random, and the rest is fitted to the logarithm of the priorities by ridge regression, which has one
 solution: the same records and seed give the same weights, which are rounded as sums of many numbers depend on how
 threads divide them.
 """
@@ -124,7 +124,7 @@ def _shares_used(servers: Any, gpus: Sequence[int], decisions: int) -> Column:
     return found
 
 
-def together(records: Sequence[Recorded]) -> Recorded:
+def joined_records(records: Sequence[Recorded]) -> Recorded:
     """Several records as one."""
     import numpy as np
 

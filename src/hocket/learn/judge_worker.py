@@ -1,9 +1,9 @@
 """The process in which a controller has a learned policy judged: what it and MLF-H would have made of the same past.
 
 It reads one request from its standard input and writes one line of JSON: what was found, or an error. The past is run
-again as `hocket whatif` does it, under both. The goals are those of MLFS (equation 1) that such a run tells: completion
-times, deadlines and required accuracies, weighted by the paper's β; what is sent and mean accuracies are left out.
-Only jobs count that ended in the record too, for of others the work is not known.
+again as `hocket whatif` does it, under both. The goals are those of MLFS (equation 1) that such a run measures:
+completion times, deadlines and required accuracies, weighted by the paper's β; what is sent and mean accuracies are
+left out. Only jobs count that ended in the record too, for of others the work is not known.
 """
 
 from __future__ import annotations
@@ -93,17 +93,17 @@ def main() -> None:
         request = msgspec.json.decode(sys.stdin.buffer.readline(), type=JudgeRequest)
         if request.limit_mib:
             resource.setrlimit(resource.RLIMIT_AS, (request.limit_mib << 20, request.limit_mib << 20))
-        told: dict[str, Any]
+        found: dict[str, Any]
         try:
-            told = {"result": judged(request)}
+            found = {"result": judged(request)}
         except Exception as error:  # A policy may raise anything.
             if is_out_of_memory(error):
-                told = {"error": f"it needs more than {request.limit_mib:,} MiB of memory: judge fewer days"}
+                found = {"error": f"it needs more than {request.limit_mib:,} MiB of memory: judge fewer days"}
             elif isinstance(error, JournalError | PolicyError | UnknownPolicy | WeightsError | ValueError):
-                told = {"error": str(error)}
+                found = {"error": str(error)}
             else:
-                told = {"error": f"a policy broke: {type(error).__name__}: {error}"}
-        sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+                found = {"error": f"a policy failed: {type(error).__name__}: {error}"}
+        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
         sys.stdout.buffer.flush()
 
 

@@ -56,7 +56,7 @@ def history_windows(path: str, seed: int, generation: int, count: int, validate:
 
 
 def history_workload(window: Window) -> Workload:
-    """As many jobs in a row as the window has, from a moment that lots decide."""
+    """As many jobs in a row as the window has, from a random moment."""
     whole = recorded_workload(window.trace)
     cut = round(len(whole.submissions) * (1 - _VALIDATION))
     part = whole.submissions[cut:] if window.week == _VALIDATES else whole.submissions[:cut]

@@ -58,7 +58,7 @@ class Goals(Struct, frozen=True):
         return sum(b * g for b, g in zip(betas, values, strict=True))
 
 
-class _Watch(RunStatistics):
+class _DiscountedStatistics(RunStatistics):
     """The statistics of a run, and what its jobs bring, discounted."""
 
     later: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -87,7 +87,9 @@ def run_window(
     uses = {s.job.id: s.truth.gpu_use for s in tasks.submissions}
     workload = workload_of(window, whole) if whole else tasks
     nodes = tasks.nodes
-    watch = _Watch(Header(policy.policy.name, policy.settings, nodes, window.seed, window.name), graphs, uses)
+    watch = _DiscountedStatistics(
+        Header(policy.policy.name, policy.settings, nodes, window.seed, window.name), graphs, uses
+    )
     watch.eta = eta
     with rare_garbage_collection():
         beliefs = parse_beliefs(window.beliefs)

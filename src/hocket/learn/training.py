@@ -29,13 +29,13 @@ from hocket.learn.episodes import (
     RecordedWindow,
     SameDecisions,
     begin_worker,
-    carry_out,
     compare_decisions,
     record,
+    run_episode,
     seen_columns,
 )
-from hocket.learn.evolution import Evolution, begun, candidates, selected
-from hocket.learn.imitation import Agreement, agreement, imitate, read_record, seen_range, together
+from hocket.learn.evolution import Evolution, candidates, initial, selected
+from hocket.learn.imitation import Agreement, agreement, imitate, joined_records, read_record, seen_range
 from hocket.learn.own_history import history_windows
 from hocket.learn.reward import BETAS, ETA, JCT_ALONE, Goals
 from hocket.learn.windows import Window, long_queue_windows, training_windows, validation_windows
@@ -126,17 +126,17 @@ class LearningState(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """What a training tells while it runs."""
+    """How far a training is, as it runs."""
 
     stage: str
     done: int
     total: int
 
 
-def train(setup: TrainingSetup, folder: Path, workers: int, told: Callable[[Progress], None]) -> LearningState:
+def train(setup: TrainingSetup, folder: Path, workers: int, on_progress: Callable[[Progress], None]) -> LearningState:
     """Begin a training, or go on with the one in the folder, to the end."""
-    with processes(workers, told) as run:
-        state, base = reinforced(setup, folder, folder / RECORDS, run, told)
+    with processes(workers, on_progress) as run:
+        state, base = reinforced(setup, folder, folder / RECORDS, run, on_progress)
         network, with_long_queues = final_network(state, base, run)
     made_by = _made_by(state, with_long_queues)
     save_weights(folder / IMITATION, LearnedWeights(base, made_by, setup.policy))
@@ -145,26 +145,26 @@ def train(setup: TrainingSetup, folder: Path, workers: int, told: Callable[[Prog
 
 
 def try_out(
-    setup: TrainingSetup, folder: Path, records: Path, workers: int, told: Callable[[Progress], None]
+    setup: TrainingSetup, folder: Path, records: Path, workers: int, on_progress: Callable[[Progress], None]
 ) -> LearningState:
     """A training that writes no weights, with records that it shares with others."""
-    with processes(workers, told) as run:
-        return reinforced(setup, folder, records, run, told)[0]
+    with processes(workers, on_progress) as run:
+        return reinforced(setup, folder, records, run, on_progress)[0]
 
 
 def reinforced(
-    setup: TrainingSetup, folder: Path, records: Path, run: Run[Any, Any], told: Callable[[Progress], None]
+    setup: TrainingSetup, folder: Path, records: Path, run: Run[Any, Any], on_progress: Callable[[Progress], None]
 ) -> tuple[LearningState, PolicyNetwork]:
     """All generations of a training, and the network that they began with."""
     folder.mkdir(parents=True, exist_ok=True)
     known = _known(setup, folder)
     base, held_out = imitated(setup, records, run) if not setup.journal else begins_with(setup)
-    state = known or _begun(setup, base, held_out, run)
+    state = known or _initial_state(setup, base, held_out, run)
     _write(state, folder)
     while state.evolution.generation < setup.generations:
         state = next_generation(state, base, run)
         _write(state, folder)
-        told(Progress("learning", state.evolution.generation, setup.generations))
+        on_progress(Progress("learning", state.evolution.generation, setup.generations))
     return state, base
 
 
@@ -192,15 +192,15 @@ class RecordsToImitate(Struct, frozen=True):
 
 
 def fitted(fit: RecordsToImitate) -> tuple[PolicyNetwork, Agreement]:
-    """In a process, which computes with one thread."""
+    """The network that imitates the records, computed in a process with one thread."""
     found = [r for path in fit.records if len((r := read_record(Path(path))).columns)]
     if not found:
         raise LearningError("no job waits in any decision of the records: there is nothing to imitate")
     if fit.policy == "rl":
-        return untrained(together(found).columns).rounded(), Agreement(0, 0.0, 0.0)
+        return untrained(joined_records(found).columns).rounded(), Agreement(0, 0.0, 0.0)
     cut = max(1, round(len(found) * (1 - _HELD_OUT)))
-    network = imitate(together(found[:cut]), fit.seed)
-    return network, agreement(network, together(found[cut:] or found))
+    network = imitate(joined_records(found[:cut]), fit.seed)
+    return network, agreement(network, joined_records(found[cut:] or found))
 
 
 def begins_with(setup: TrainingSetup) -> tuple[PolicyNetwork, Agreement]:
@@ -312,9 +312,9 @@ def _episode(setup: TrainingSetup, window: Window, network: PolicyNetwork) -> Ep
 
 
 def timed_episode(episode: Episode) -> tuple[Goals, float]:
-    """In a process: what came of it, and its CPU time."""
+    """Run an episode in this process: its goals, and its CPU time."""
     began = time.process_time()
-    return carry_out(episode), time.process_time() - began
+    return run_episode(episode), time.process_time() - began
 
 
 def _timed(results: list[tuple[Goals, float]]) -> tuple[list[Goals], float]:
@@ -322,13 +322,13 @@ def _timed(results: list[tuple[Goals, float]]) -> tuple[list[Goals], float]:
 
 
 def unguarded(network: PolicyNetwork) -> PolicyNetwork:
-    """In training no input is far from it."""
+    """The network without its range of inputs: in training, none is taken to be unlike the others."""
     import numpy as np
 
     return replace(network, low=np.full_like(network.low, -np.inf), high=np.full_like(network.high, np.inf))
 
 
-def _begun(setup: TrainingSetup, base: PolicyNetwork, held_out: Agreement, run: Run[Any, Any]) -> LearningState:
+def _initial_state(setup: TrainingSetup, base: PolicyNetwork, held_out: Agreement, run: Run[Any, Any]) -> LearningState:
     windows = validation_of(setup)
     goals, cpu_s = _timed(run(timed_episode, [Episode(w, "mlf_h") for w in windows], "MLF-H"))
     asked = [Episode(w, network=base) for w in windows[:3]] if setup.policy == "mlf_rl" else []
@@ -338,7 +338,7 @@ def _begun(setup: TrainingSetup, base: PolicyNetwork, held_out: Agreement, run: 
     )
     size = numbers(base, setup.policy)
     baseline = [g.reward(setup.judges) for g in goals]
-    state = LearningState(setup, begun(size, SIGMA), [], [0.0] * size, 0.0, 0.0, held_out, same, baseline, cpu_s)
+    state = LearningState(setup, initial(size, SIGMA), [], [0.0] * size, 0.0, 0.0, held_out, same, baseline, cpu_s)
     gain, more_s = validation_gain(state, base, run)
     return replace(state, best_gain=gain, imitation_gain=gain, cpu_s=cpu_s + more_s)
 
@@ -447,7 +447,7 @@ def one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def processes(workers: int, told: Callable[[Progress], None]) -> Iterator[Run[Any, Any]]:
+def processes(workers: int, on_progress: Callable[[Progress], None]) -> Iterator[Run[Any, Any]]:
     """Run functions of plain data in so many processes of one thread each, none of which is left behind."""
     with one_thread(), get_context("spawn").Pool(max(1, workers), begin_worker) as pool:  # Its end terminates them.
 
@@ -455,7 +455,7 @@ def processes(workers: int, told: Callable[[Progress], None]) -> Iterator[Run[An
             found: list[R] = []
             for result in pool.imap(function, inputs):
                 found.append(result)
-                told(Progress(what, len(found), len(inputs)))
+                on_progress(Progress(what, len(found), len(inputs)))
             return found
 
         yield run

@@ -140,7 +140,7 @@ def second_held_out_windows(trace: str = "") -> list[Window]:
 
 
 def _generated(seed: int) -> list[Window]:
-    """Two at each load."""
+    """Two generated windows at each load."""
     return [
         Window(f"generated {'ab'[k]}", seed + 10 * n + k, round(WINDOW_JOBS * load), 5, load)
         for n, load in enumerate(LOADS)
@@ -189,7 +189,7 @@ def _drawn(window: Window, rng: Random, most: int) -> list[Row]:
 
 
 def _cut(window: Window, rng: Random, most: int) -> list[Row]:
-    """As many jobs in a row as the window has, from a moment of its week that lots decide."""
+    """As many jobs in a row as the window has, from a random moment of its week."""
     rows = _rows(window.trace, window.kind, window.cluster, window.week)
     fitting = [r for r in rows if r[3] <= most]
     if len(fitting) < 2:

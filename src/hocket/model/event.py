@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hocket.model.curve import NO_BELIEFS, Beliefs
 from hocket.model.job import Job, Owner
@@ -21,8 +21,8 @@ class _Event(Struct, frozen=True, gc=False, tag_field="event"):
     at_s: float  # in seconds: simulated from 0 on, live since 1970
 
 
-class Wish(StrEnum):
-    """What a user may ask of a job."""
+class JobRequest(StrEnum):
+    """What a user may request of a job."""
 
     PAUSE = "pause"  # leave its resources and wait until told otherwise
     RESUME = "resume"  # may run again
@@ -106,10 +106,10 @@ class JobRefused(_Event, frozen=True, gc=False, tag=True):
 
 
 class JobAsked(_Event, frozen=True, gc=False, tag=True):
-    """Its user asked something of a job."""
+    """A user requested something of a job."""
 
     job: str  # id of the job
-    wish: Wish  # what was asked for
+    request: JobRequest = field(name="wish")  # journals call it "wish", its first name
     by: str = ""  # name of the user that asked; empty if not known
 
 

@@ -209,7 +209,7 @@ class SpecError(ValueError):
     """A spec that breaks a rule: field, rule and value."""
 
 
-class JobRequest(Struct, frozen=True):
+class SubmittedSpec(Struct, frozen=True):
     """A submitted spec as a job, or as the pattern of an array's jobs."""
 
     job: Job  # its id is empty if the name is to be made up
@@ -241,7 +241,7 @@ class JobRequest(Struct, frozen=True):
             yield replace(self.job, id=f"{name}-{index}", launch=replace(launch, env=env))
 
 
-def read_spec(given: Any) -> JobRequest:
+def read_spec(given: Any) -> SubmittedSpec:
     """The job that a spec means, as JSON has it. Raises SpecError."""
     if not isinstance(given, dict):
         raise SpecError("must be an object")
@@ -257,7 +257,7 @@ def read_spec(given: Any) -> JobRequest:
         raise SpecError(wrong)
     if spec.array is not None and not 1 <= spec.array <= ARRAY_LIMIT:
         raise SpecError(f"array must be 1 to {ARRAY_LIMIT:,}, not {shown(spec.array)}")
-    return JobRequest(_job(spec), spec.array, spec.secrets)
+    return SubmittedSpec(_job(spec), spec.array, spec.secrets)
 
 
 def _job(spec: Any) -> Job:

@@ -269,7 +269,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-# -- who has it, and for how long -------------------------------------------------------------------------------------
+# -- which jobs have it, and how long ---------------------------------------------------------------------------------
 
 
 def _protected(view: JobView, snapshot: Snapshot, now_s: float) -> str:

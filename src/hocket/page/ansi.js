@@ -83,7 +83,7 @@ export function parsed(line, style = PLAIN) {
 export const isPlain = (style) => Object.keys(PLAIN).every((name) => style[name] === PLAIN[name]);
 
 /** Shows a style on an element. */
-export function dress(element, style) {
+export function applyStyle(element, style) {
   const [fg, bg] = style.inverse ? [style.bg ?? "back", style.fg ?? "front"] : [style.fg, style.bg];
   const names = ["bold", "dim", "italic", "underline"].filter((name) => style[name]).map((name) => `ansi-${name}`);
   if (fg !== null && typeof fg !== "string") names.push(`ansi-fg-${fg}`);

@@ -6,7 +6,7 @@ import { duration, number } from "./text.js";
 const ROWS = 200; // of an answer, that are shown
 
 /** How good an answer is, in a sentence; as `hocket answer` says it. */
-export function said({ exact, fraction, elapsed_s, accuracy, accuracy_rule, confidence }) {
+export function summaryOf({ exact, fraction, elapsed_s, accuracy, accuracy_rule, confidence }) {
   if (exact) return `Exact, after ${duration(elapsed_s)}.`;
   const read = `From ${(100 * fraction).toFixed(1)} % of the data, after ${duration(elapsed_s)}`;
   if (accuracy === null || accuracy === undefined) return `${read}.`;
@@ -29,11 +29,11 @@ export class AnswerView {
     const key = JSON.stringify([answer.batches, answer.exact, answer.rows.length]);
     if (key === this._key) return;
     this._key = key;
-    setText(this.status, said(answer));
+    setText(this.status, summaryOf(answer));
     this.meter.value = answer.exact ? 1 : answer.fraction;
     const isBounded = answer.columns.map((_name, n) => answer.half_widths.some((widths) => Number.isFinite(widths[n])) || this._wasBounded?.[n] === true);
     this._wasBounded = isBounded;
-    this._see(answer, isBounded);
+    this._rememberWidest(answer, isBounded);
     const ranges = answer.columns.map((_name, n) => this._rangeOf(n));
     fill(this.table, h("table", {},
       h("thead", {}, h("tr", {}, answer.columns.map((name) => h("th", { scope: "col" }, name)))),
@@ -47,7 +47,7 @@ export class AnswerView {
   }
 
   /** Remembers the widest interval of each cell. */
-  _see({ rows, half_widths }, isBounded) {
+  _rememberWidest({ rows, half_widths }, isBounded) {
     rows.slice(0, ROWS).forEach((row, at) => row.forEach((value, n) => {
       if (!isBounded[n] || !Number.isFinite(value)) return;
       const half = half_widths[at]?.[n] ?? 0;

@@ -1,6 +1,6 @@
 // One job: where it stands and why, its course over time, and its log.
 
-import { ask, possible } from "./actions.js";
+import { possibleRequests, sendJobRequest } from "./actions.js";
 import { AnswerView } from "./answer.js";
 import { get, ofJob } from "./api.js";
 import { Chart, goalOf } from "./chart.js";
@@ -11,7 +11,7 @@ import { clock, count, duration, isOver, kindOf, markOf, number } from "./text.j
 
 const EVERY_MS = 1000; // at most so often is it asked for again while it changes
 const REST_MS = 5000; // and so often while it does not
-const WISHES = { pause: "Pause", resume: "Resume", stop: "Stop" };
+const REQUEST_LABELS = { pause: "Pause", resume: "Resume", stop: "Stop" };
 const MOST_POINTS = 2000;
 // As agents report it: name, label, unit, factor; over time if it is no sum of all of it.
 const USE = [["gpu", "GPU in use", "%", 100], ["gpu_mem_mib", "GPU memory", "MiB", 1], ["cores", "CPU in use", "cores", 1], ["mem_mib", "Memory in use", "MiB", 1], ["cpu_s", "CPU time", "s", 1]];
@@ -126,10 +126,10 @@ export class JobView {
     this._row = row;
     this.pill.className = `pill large ${kindOf(row.state)}`;
     fill(this.pill, h("span", { class: "mark", "aria-hidden": "true" }, markOf(row.state)), row.kept ? `${row.state}, ${row.kept}` : row.state);
-    const wishes = this.store.mayChange(row) ? possible(row) : [];
-    if (String(wishes) !== this._wishes) {
-      this._wishes = String(wishes);
-      fill(this.buttons, wishes.map((wish) => h("button", { type: "button", class: wish === "stop" ? "danger" : "", onclick: () => ask(wish, [this.id]) }, WISHES[wish])));
+    const requests = this.store.mayChange(row) ? possibleRequests(row) : [];
+    if (String(requests) !== this._requests) {
+      this._requests = String(requests);
+      fill(this.buttons, requests.map((request) => h("button", { type: "button", class: request === "stop" ? "danger" : "", onclick: () => sendJobRequest(request, [this.id]) }, REQUEST_LABELS[request])));
     }
     this._showFacts();
   }

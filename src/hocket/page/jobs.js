@@ -1,6 +1,6 @@
-// All jobs: filter and sort as one types, and ask something of many.
+// All jobs: filter and sort while typing, and pause, resume or stop many at once.
 
-import { ask, possible } from "./actions.js";
+import { possibleRequests, sendJobRequest } from "./actions.js";
 import { fill, h, setText } from "./dom.js";
 import { LIVE, clock, count, duration, isOver, kindOf, markOf, metricsOf, number } from "./text.js";
 import { VirtualList } from "./virtual_list.js";
@@ -155,11 +155,11 @@ export class Jobs {
     setText(this.summary, `${number(this.rows.length)} of ${count(this.store.jobs.size, "job")}`);
     this.more.hidden = this.store.hasAllEnded !== false;
     this.empty.hidden = this.rows.length > 0;
-    this._sayEmpty(this.store.jobs.size);
+    this._showEmpty(this.store.jobs.size);
     this._updateBulk();
   }
 
-  _sayEmpty(many) {
+  _showEmpty(many) {
     if (this.rows.length) return;
     if (many) setText(this.empty, "No job matches the filter.");
     else fill(this.empty, "There are no jobs yet. Submit one: ", h("code", {}, "hocket submit -- python train.py"));
@@ -246,9 +246,9 @@ export class Jobs {
     if (key === this._bulkKey) return; // A button that is replaced while it is pressed would not be clicked.
     this._bulkKey = key;
     this.bulk.hidden = rows.length === 0;
-    const button = (wish, label) => {
-      const ids = rows.filter((row) => possible(row).includes(wish)).map((row) => row.id);
-      return h("button", { type: "button", class: wish === "stop" ? "danger" : "", disabled: ids.length === 0, onclick: () => ask(wish, ids) }, `${label} ${ids.length || ""}`);
+    const button = (request, label) => {
+      const ids = rows.filter((row) => possibleRequests(row).includes(request)).map((row) => row.id);
+      return h("button", { type: "button", class: request === "stop" ? "danger" : "", disabled: ids.length === 0, onclick: () => sendJobRequest(request, ids) }, `${label} ${ids.length || ""}`);
     };
     fill(
       this.bulk,

@@ -97,12 +97,12 @@ export class Lanes {
     const left = inner < 600 ? 72 : 130;
     const [from_s, until_s] = this.range();
     this._frame = { from_s, until_s, left, width: inner - left - 8, top: 0, height: this.scroll.clientHeight, inner };
-    this._see(from_s, until_s);
+    this._collectSpans(from_s, until_s);
     this._paint();
   }
 
   /** What is to be drawn of this time, of all GPUs: to scroll needs nothing of it anew. */
-  _see(from_s, until_s) {
+  _collectSpans(from_s, until_s) {
     const now_s = this.store.now_s();
     this._seen = { now_s, byGpu: new Map(), held: heldOverTime(this.store.spans.values(), from_s, until_s, now_s) };
     for (const span of this.store.spans.values()) {

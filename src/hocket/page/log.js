@@ -1,7 +1,7 @@
 // The log of a job, live: the end of it first, earlier parts when asked for, with search and colours.
 
 import { logPart } from "./api.js";
-import { dress, isPlain, overwritten, parsed } from "./ansi.js";
+import { applyStyle, isPlain, overwritten, parsed } from "./ansi.js";
 import { fill, h, setText } from "./dom.js";
 import { number } from "./text.js";
 import { VirtualList } from "./virtual_list.js";
@@ -211,7 +211,7 @@ export class Log {
       this.at = this.found.length ? this.found.length - 1 : -1;
       if (this.at >= 0) this._go(0);
     }
-    this._sayHits();
+    this._showHits();
     this.list.draw();
   }
 
@@ -220,10 +220,10 @@ export class Log {
     this.at = (this.at + by + this.found.length) % this.found.length;
     this._setFollows(false);
     this.list.reveal(this.found[this.at]);
-    this._sayHits();
+    this._showHits();
   }
 
-  _sayHits() {
+  _showHits() {
     setText(this.hits, this._query ? (this.found.length ? `${this.at + 1} of ${number(this.found.length)} lines` : "not found") : "");
   }
 }
@@ -251,7 +251,7 @@ function marked(parts, query) {
     let from = 0;
     for (let n = 1; n <= part.length; n++) {
       if (n < part.length && isMarked[offset + n] === isMarked[offset + from]) continue;
-      found.push(dressed(part.slice(from, n), style, isMarked[offset + from] === 1));
+      found.push(styledSpan(part.slice(from, n), style, isMarked[offset + from] === 1));
       from = n;
     }
     offset += part.length;
@@ -259,10 +259,10 @@ function marked(parts, query) {
   return found;
 }
 
-function dressed(text, style, isMarked) {
+function styledSpan(text, style, isMarked) {
   if (!isMarked && isPlain(style)) return document.createTextNode(text);
   const element = document.createElement(isMarked ? "mark" : "span");
-  if (!isMarked) dress(element, style);
+  if (!isMarked) applyStyle(element, style);
   element.textContent = text;
   return element;
 }

@@ -49,7 +49,7 @@ export class Past {
     this.range = [0, 1];
     this.shown = null; // the answer that is shown
     this._wanted = null; // the call that comes next
-    this._isClosed = this._isAsking = false;
+    this._isClosed = this._isFetching = false;
     this.canvas = h("canvas", { class: "density", "aria-hidden": "true", onclick: (event) => this._onClick(event) });
     this.slider = h("input", {
       type: "range", class: "time-slider", min: "0", max: String(STEPS), step: "1", "aria-label": "Time", disabled: true, // until its range is known
@@ -124,7 +124,7 @@ export class Past {
       this.slider.disabled = false;
       this._place();
     } catch (error) {
-      if (!this._isClosed && this.shown === null) this._say(error);
+      if (!this._isClosed && this.shown === null) this._showError(error);
     } finally {
       setTimeout(() => (this._isLoading = false), 2000);
     }
@@ -137,8 +137,8 @@ export class Past {
   /** One call at a time: while the slider moves, only its newest place is asked for. */
   async _go(wanted) {
     this._wanted = wanted;
-    if (this._isAsking) return;
-    this._isAsking = true;
+    if (this._isFetching) return;
+    this._isFetching = true;
     while (this._wanted !== null && !this._isClosed) {
       const { cycle, time } = this._wanted;
       this._wanted = null;
@@ -148,14 +148,14 @@ export class Past {
         if (this._isClosed) break;
         this._show(found);
       } catch (error) {
-        if (!this._isClosed) this._say(error);
+        if (!this._isClosed) this._showError(error);
         if (!(error instanceof ApiError)) await new Promise((resolve) => setTimeout(resolve, 500));
       }
     }
-    this._isAsking = false;
+    this._isFetching = false;
   }
 
-  _say(error) {
+  _showError(error) {
     this.trouble.hidden = false;
     setText(this.trouble, error.message);
   }
@@ -188,8 +188,8 @@ export class Past {
     const refused = decision?.refused ?? [];
     fill(
       this.decision,
-      decision === null ? h("p", { class: "muted" }, "The policy was not asked in this cycle.") : null,
-      decision !== null && !changed.length && !refused.length ? h("p", { class: "muted" }, "The policy was asked, and changed nothing.") : null,
+      decision === null ? h("p", { class: "muted" }, "The policy made no decision in this cycle.") : null,
+      decision !== null && !changed.length && !refused.length ? h("p", { class: "muted" }, "The policy decided, and changed nothing.") : null,
       refused.length ? h("p", { class: "trouble" }, "The plan was refused: ", refused.join("; ")) : null,
       h("ul", { class: "changes" }, changed.slice(0, CHANGES).map(([job, change]) => h(
         "li", {}, link(job), " ", change, h("span", { class: "reason small" }, decision.reasons[job] ?? ""),
@@ -281,8 +281,8 @@ function showNode(element, { node, held }) {
   name.classList.toggle("away", !node.up);
   fill(cells, node.gpus.map((_gpu, index) => {
     const jobs = held.get(index) ?? [];
-    const said = jobs.length ? jobs.join(" + ") : "free";
-    const cell = h("span", { class: `gpu ${jobs.length ? "held" : ""}`, title: `GPU ${index}: ${said}` }, jobs.length ? said : "–");
+    const text = jobs.length ? jobs.join(" + ") : "free";
+    const cell = h("span", { class: `gpu ${jobs.length ? "held" : ""}`, title: `GPU ${index}: ${text}` }, jobs.length ? text : "–");
     if (jobs.length) cell.style.background = `var(--hue-${hueOf(jobs[0])})`;
     return cell;
   }));

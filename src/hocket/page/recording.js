@@ -73,10 +73,10 @@ export class RecordedRun {
       if (steps[middle][name] <= value) least = middle;
       else most = middle - 1;
     }
-    return this._told(least);
+    return this._answerAfter(least);
   }
 
-  _told(place) {
+  _answerAfter(place) {
     const { past, jobs } = this.data;
     const { steps, texts } = past;
     const step = steps[place];

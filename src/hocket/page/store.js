@@ -44,8 +44,8 @@ export class Store extends EventTarget {
   start() {
     this._connect();
     if (isRecorded) return;
-    this._timer = setInterval(() => this._look(), LOOK_MS);
-    document.addEventListener("visibilitychange", (this._onVisible = () => document.hidden || this._look()));
+    this._timer = setInterval(() => this._refresh(), LOOK_MS);
+    document.addEventListener("visibilitychange", (this._onVisible = () => document.hidden || this._refresh()));
   }
 
   stop() {
@@ -61,14 +61,14 @@ export class Store extends EventTarget {
     return this.token !== null && (this.token.role === "admin" || (this.token.role === "user" && this.token.owner === row.owner));
   }
 
-  /** Tells all views, soon and not too often. */
+  /** Has all views updated, soon and not too often. */
   changed() {
     if (this._isDue) return;
     this._isDue = true;
-    const wait_ms = Math.max(0, (this._told_ms ?? 0) + EVERY_MS - performance.now());
+    const wait_ms = Math.max(0, (this._notified_ms ?? 0) + EVERY_MS - performance.now());
     setTimeout(() => requestAnimationFrame(() => {
       this._isDue = false;
-      this._told_ms = performance.now();
+      this._notified_ms = performance.now();
       this.dispatchEvent(new Event("change"));
     }), wait_ms);
   }
@@ -79,11 +79,11 @@ export class Store extends EventTarget {
     const take = (kind, data) => {
       this._heard_ms = performance.now();
       if (kind === "missed") this._load().catch(() => this._abort.abort());
-      else if (kind === "job") early === null ? this._take(data) : early.push(data);
+      else if (kind === "job") early === null ? this._setRow(data) : early.push(data);
     };
     const open = async () => {
       await this._load();
-      for (const row of early) this._take(row);
+      for (const row of early) this._setRow(row);
       early = null;
       this._tries = 0;
       this.isConnected = this.hasLoaded = true;
@@ -116,7 +116,7 @@ export class Store extends EventTarget {
     const over = [...this.jobs.values()].filter(isOver);
     this.jobs = new Map([...over, ...live.jobs].map((row) => [row.id, row]));
     this._setSpans(held);
-    for (const row of live.jobs) this._follow(row);
+    for (const row of live.jobs) this._updateSpan(row);
   }
 
   async _loadEnded() {
@@ -145,7 +145,7 @@ export class Store extends EventTarget {
     const held = await get(`v1/gpus?since_s=${since_s}`).catch(() => null);
     if (held === null) return;
     this._setSpans(held);
-    for (const row of this.jobs.values()) if (!isOver(row)) this._follow(row);
+    for (const row of this.jobs.values()) if (!isOver(row)) this._updateSpan(row);
     this.changed();
   }
 
@@ -160,15 +160,15 @@ export class Store extends EventTarget {
     this.clockAhead_s = status.now_s - Date.now() / 1000;
   }
 
-  _take(row) {
+  _setRow(row) {
     this.jobs.set(row.id, row);
-    this._follow(row);
+    this._updateSpan(row);
     this.dispatchEvent(new CustomEvent("job", { detail: row }));
     this.changed();
   }
 
   /** Begins and ends the span of a job by what its row says. */
-  _follow(row) {
+  _updateSpan(row) {
     const open = this._open.get(row.id);
     const holds = row.gpus.length > 0;
     const starts = row.state === "starting";
@@ -202,7 +202,7 @@ export class Store extends EventTarget {
     for (const [key, span] of this.spans) if (span.until_s !== null && span.until_s < oldest_s) this.spans.delete(key);
   }
 
-  async _look() {
+  async _refresh() {
     if (document.hidden || !this.isConnected) return;
     if (performance.now() - this._heard_ms > SILENCE_MS) {
       this._abort.abort();

@@ -13,7 +13,7 @@ const MARKS = { running: "▶", paused: "❚❚", done: "✓", failed: "✕" };
 
 const pathOf = (id) => `v1/studies/${encodeURIComponent(id)}`;
 const pill = (state, size = "") => h("span", { class: `pill ${size} ${KINDS[state] ?? "over"}` }, h("span", { class: "mark", "aria-hidden": "true" }, MARKS[state] ?? "■"), state);
-const told = ({ number: n, config }) => `trial ${n}: ${Object.entries(config).map(([name, value]) => `${name} ${valueText(value)}`).join(", ")}`;
+const trialText = ({ number: n, config }) => `trial ${n}: ${Object.entries(config).map(([name, value]) => `${name} ${valueText(value)}`).join(", ")}`;
 const valueText = (value) => (typeof value === "number" ? number(value) : String(value));
 
 /** The best value of a trial, and all that is known of it: by units, with what its job reported last. */
@@ -33,7 +33,7 @@ export function ranked(courses, goal) {
   return courses.sort((a, b) => (a.value === undefined) - (b.value === undefined) || sign * ((a.value ?? 0) - (b.value ?? 0)) || a.trial.number - b.trial.number);
 }
 
-class Asking {
+class ReloadedView {
   constructor(store) {
     this.store = store;
     this._timer = setInterval(() => document.hidden || !store.isConnected || this.isAtRest || this.load(), EVERY_MS);
@@ -63,7 +63,7 @@ class Asking {
   }
 }
 
-export class Studies extends Asking {
+export class Studies extends ReloadedView {
   constructor(store) {
     super(store);
     this.title = "Studies";
@@ -84,7 +84,7 @@ export class Studies extends Asking {
       fill(this.list, h("p", { class: "muted empty" }, "There are no studies yet. Begin one: ", h("code", {}, "hocket tune --space rate=loguniform:1e-4,0.1 -- python train.py --rate {rate}")));
       return;
     }
-    fill(this.list, h("div", { class: "card" }, wideTable("Studies", ["Study", "State", "Owner", "Best", "Trials", "Done", "Last told of"], studies.map((study) => h("tr", {},
+    fill(this.list, h("div", { class: "card" }, wideTable("Studies", ["Study", "State", "Owner", "Best", "Trials", "Done", "Last report"], studies.map((study) => h("tr", {},
       h("th", { scope: "row" }, h("a", { href: `#/studies/${encodeURIComponent(study.id)}` }, study.id)),
       h("td", {}, pill(study.state)), h("td", {}, study.owner || "–"),
       h("td", {}, study.best === null ? "–" : `${study.metric} ${number(study.best)}`),
@@ -93,7 +93,7 @@ export class Studies extends Asking {
   }
 }
 
-export class StudyView extends Asking {
+export class StudyView extends ReloadedView {
   constructor(store, id) {
     super(store);
     this.title = id;
@@ -102,7 +102,7 @@ export class StudyView extends Asking {
     this.most = ROWS;
     this.pill = h("span", {});
     this.lead = h("p", { class: "lead", role: "status" });
-    this.said = h("p", { class: "muted small" });
+    this.facts = h("p", { class: "muted small" });
     this.forget = h("button", { type: "button", class: "danger", hidden: true, onclick: () => this._forget() }, "Forget");
     const point = (trial) => this._point(trial);
     const open = (trial) => trial?.job && (location.hash = `#/jobs/${encodeURIComponent(trial.job)}`);
@@ -116,7 +116,7 @@ export class StudyView extends Asking {
     this.element = h("div", { class: "study" },
       h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("a", { href: "#/studies" }, "Studies"), h("span", { "aria-hidden": "true" }, "›")),
       h("div", { class: "title" }, h("h1", {}, id), this.pill, h("div", { class: "buttons" }, this.forget)),
-      h("section", { class: "card why", "aria-label": "What was found" }, this.lead, this.said),
+      h("section", { class: "card why", "aria-label": "What was found" }, this.lead, this.facts),
       h("section", { class: "card" }, h("header", {}, h("h2", {}, "Configurations"), h("span", { class: "muted small" }, "a line for each trial; the stronger, the better")), this.lines.element, this.pointed),
       h("div", { class: "columns" }, h("section", { class: "card" }, h("header", {}, this.curveTitle), this.curves.element), this.importance),
       h("section", { class: "card" }, h("header", {}, h("h2", {}, "Trials"), h("span", { class: "muted small" }, "the best first")), this.trials, this.more));
@@ -149,7 +149,7 @@ export class StudyView extends Asking {
     const { trials, metric, goal, unit, space } = summary;
     const courses = ranked(trials.map((trial) => courseOf(trial, goal, this.store.jobs.get(trial.job), metric, unit)), goal);
     const key = JSON.stringify([told_s, this.most, this.store.token?.role, courses.map(({ points, trial }) => [points, this.store.jobs.get(trial.job)?.state])]);
-    this._sayState();
+    this._showState();
     if (key === this._key) {
       this.lines.draw();
       this.curves.draw();
@@ -157,7 +157,7 @@ export class StudyView extends Asking {
     }
     this._key = key;
     const best = courses[0]?.value === undefined ? null : courses[0];
-    setText(this.lead, best === null ? "No trial has a result yet." : `Best: ${metric} ${number(best.value)}, ${told(best.trial)}`);
+    setText(this.lead, best === null ? "No trial has a result yet." : `Best: ${metric} ${number(best.value)}, ${trialText(best.trial)}`);
     this.forget.hidden = !this.store.mayChange(this.study);
     const names = [...new Set([...space.map(({ name }) => name), ...trials.flatMap(({ config }) => Object.keys(config))])];
     const found = courses.filter(({ value }) => value !== undefined);
@@ -173,12 +173,12 @@ export class StudyView extends Asking {
     this._showTrials(courses, names, metric);
   }
 
-  _sayState() {
+  _showState() {
     const { state, told_s, summary } = this.study;
     const silent_s = this.store.now_s() - told_s;
     fill(this.pill, pill(state, "large"));
-    const gone = state === "running" && silent_s > SILENT_S ? `Its tuner has said nothing for ${duration(silent_s)}: the same command goes on with it. ` : "";
-    setText(this.said, `${gone}${summary.search}; ${number(Math.floor(summary.done))} of ${count(summary.total, "unit")} of ${summary.unit}, ${count(summary.trials.length + summary.more_trials, "trial")}${summary.more_trials ? `, of which ${number(summary.more_trials)} are not shown` : ""}, ${duration(summary.seconds)}.`);
+    const gone = state === "running" && silent_s > SILENT_S ? `Its tuner has not reported for ${duration(silent_s)}: the same command goes on with it. ` : "";
+    setText(this.facts, `${gone}${summary.search}; ${number(Math.floor(summary.done))} of ${count(summary.total, "unit")} of ${summary.unit}, ${count(summary.trials.length + summary.more_trials, "trial")}${summary.more_trials ? `, of which ${number(summary.more_trials)} are not shown` : ""}, ${duration(summary.seconds)}.`);
   }
 
   _showImportance(importance) {
@@ -210,7 +210,7 @@ export class StudyView extends Asking {
   _point(pointed) {
     const trial = pointed ?? this._focused ?? null;
     this.lines.pointed = this.curves.pointed = trial?.number;
-    setText(this.pointed, trial ? told(trial) : "");
+    setText(this.pointed, trial ? trialText(trial) : "");
     this.lines.draw();
     this.curves.draw();
   }

@@ -25,7 +25,7 @@ export function axisOf({ name, kind }, values) {
 }
 
 class Drawing {
-  /** `onPoint` is told of the trial that the pointer is at, or null; `onOpen` of one that is clicked. */
+  /** `onPoint` is called with the trial that the pointer is at, or null; `onOpen` with one that is clicked. */
   constructor(label, onPoint, onOpen) {
     this.lines = []; // {trial, rank from 0 (the best) to 1, points: [[x, y], …] once drawn}
     this.canvas = h("canvas", { role: "img", "aria-label": label });

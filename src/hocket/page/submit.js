@@ -153,18 +153,18 @@ export class Submit {
     return { name, text, card: h("div", {}, h("header", { class: "text-head" }, h("h2", {}, label), copy), text) };
   }
 
-  /** What was said, by the names that commands and files use too. */
-  said() {
-    const said = {};
+  /** What was given, by the names that commands and files use too. */
+  givenOptions() {
+    const given = {};
     for (const { name, reads } of this.known) {
       const control = this.controls.get(name);
       if (!control || control.closest("[hidden]")) continue;
       const value = valueOf(reads, reads === "flag" ? control.checked : control.value);
-      if (value !== undefined) said[name] = value;
+      if (value !== undefined) given[name] = value;
     }
     const secrets = [...this.secrets.children].map((row) => [row.firstChild.value.trim(), row.lastChild.value]).filter(([name]) => name);
-    if (secrets.length) said.secret = Object.fromEntries(secrets);
-    return said;
+    if (secrets.length) given.secret = Object.fromEntries(secrets);
+    return given;
   }
 
   _typed(name) {
@@ -186,7 +186,7 @@ export class Submit {
     if (this._role === "read") return;
     this._isChecking = true;
     try {
-      const { jobs: [found] } = await post("v1/jobs?check=true", { options: [this.said()] });
+      const { jobs: [found] } = await post("v1/jobs?check=true", { options: [this.givenOptions()] });
       if (!this.isClosed && !this._isDue) this._show(found);
     } catch (error) {
       setText(this.status, error.message);
@@ -225,17 +225,17 @@ export class Submit {
     if (this._isSending || this.button.disabled || !this.known) return;
     this._isSending = this.button.disabled = true;
     try {
-      const said = this.said();
-      const { jobs: [found] } = await post("v1/jobs?check=true", { options: [said] });
+      const given = this.givenOptions();
+      const { jobs: [found] } = await post("v1/jobs?check=true", { options: [given] });
       this._show(found, true);
       if (found.refused) {
         this._reveal();
         return;
       }
-      const told = await post("v1/jobs", { options: [said] });
-      const refused = told.jobs.filter((job) => job.refused);
+      const answer = await post("v1/jobs", { options: [given] });
+      const refused = answer.jobs.filter((job) => job.refused);
       for (const { refused: why } of refused.slice(0, 3)) notice(why, { kind: "warning", stays_ms: 15_000 });
-      const ids = told.jobs.filter((job) => !job.refused).map((job) => job.id);
+      const ids = answer.jobs.filter((job) => !job.refused).map((job) => job.id);
       if (!ids.length) return;
       draft.clear();
       notice(`Submitted ${ids.length === 1 ? ids[0] : count(ids.length, "job")}`);

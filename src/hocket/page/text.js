@@ -65,10 +65,10 @@ export const count = (many, one, several = `${one}s`) => `${number(many)} ${many
 
 /** The latest values that a job reported, the first few. */
 export function metricsOf(row, most = 2) {
-  const said = Object.entries(row.metrics).slice(0, most).map(([name, value]) => `${name} ${number(value)}`);
-  if (row.epoch) said.unshift(`epoch ${number(row.epoch)}`);
-  else if (row.step) said.unshift(`step ${number(row.step)}`);
-  return said.join(" · ");
+  const values = Object.entries(row.metrics).slice(0, most).map(([name, value]) => `${name} ${number(value)}`);
+  if (row.epoch) values.unshift(`epoch ${number(row.epoch)}`);
+  else if (row.step) values.unshift(`step ${number(row.step)}`);
+  return values.join(" · ");
 }
 
 export const LIVE = ["running", "ending", "pausing", "starting", "paused", "held", "waiting"];
@@ -83,7 +83,7 @@ const ALIVE = new Set(LIVE);
 export const isOver = (row) => !ALIVE.has(row.state);
 /** What kind of state it is: the class that colours it. */
 export const kindOf = (state) => KINDS[state] ?? "over";
-/** A mark for it, so that nothing is told by colour alone. */
+/** A mark for it, so that no state is shown by colour alone. */
 export const markOf = (state) => MARKS[kindOf(state)];
 
 const HUES = 10;

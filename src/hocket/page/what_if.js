@@ -82,7 +82,7 @@ export class WhatIf {
       setText(this.status, error.message);
       return;
     }
-    this._look();
+    this._poll();
   }
 
   _showParameters() {
@@ -104,7 +104,7 @@ export class WhatIf {
     try {
       await post("v1/whatif", { policy: chosen.policy, params: readParameters(chosen.params), days: chosen.days ? Number(chosen.days) : null });
       fill(this.result);
-      this._look();
+      this._poll();
     } catch (error) {
       setText(this.status, error.message);
     }
@@ -112,10 +112,10 @@ export class WhatIf {
 
   async _cancel() {
     await call("DELETE", "v1/whatif").catch((error) => notice(error.message, { kind: "warning" }));
-    this._look();
+    this._poll();
   }
 
-  async _look() {
+  async _poll() {
     clearTimeout(this._timer);
     let run = null;
     try {
@@ -135,7 +135,7 @@ export class WhatIf {
     if (isRunning) {
       this.bar.value = run.of ? (run.done + 0.5) / run.of : 0.05;
       setText(this.status, `${which}: ${run.what || "starts"}…`);
-      this._timer = setTimeout(() => this._look(), EVERY_MS);
+      this._timer = setTimeout(() => this._poll(), EVERY_MS);
     } else if (run.state === "done") {
       setText(this.status, `${which}: done.`);
       this._show(run.result);

@@ -80,7 +80,7 @@ def decide(snapshot: Snapshot, params: Rotary) -> Plan:
     outlooks = job_outlooks(snapshot, params.hopeless, params.switching)
     worths = {number: found.worth for number, found in outlooks.items()}
     if params.variant == "paper":
-        worths = _printed(snapshot, params)
+        worths = _worths_of_the_paper(snapshot, params)
 
     def why(view: JobView) -> str:
         return f"granted an epoch: {estimate_in_words(view, now_s)}"
@@ -98,7 +98,7 @@ def decide(snapshot: Snapshot, params: Rotary) -> Plan:
 
     def needs(view: JobView) -> JobView:
         mem_mib = _mem_mib(view, params.memory)
-        return memory.asked(view, mem_mib) if mem_mib else view
+        return memory.with_memory(view, mem_mib) if mem_mib else view
 
     def outlook(view: JobView) -> str:
         return need_in_words(view, now_s)
@@ -113,13 +113,13 @@ def decide(snapshot: Snapshot, params: Rotary) -> Plan:
     turns = EpochTurns(snapshot, params, key, why, boundary, needs, outlook)
     turns.shrink_due()
     if reserves:
-        hurry = {n: size for n, size in wanted.items() if size and (outlooks[n].until_s < inf or n in first)}
-        spare = _Spare(turns, hurry)
+        reserved = {n: size for n, size in wanted.items() if size and (outlooks[n].until_s < inf or n in first)}
+        spare = _Spare(turns, reserved)
         turns.compare(lambda view: wanted[view.number] > 0 or spare.take(view))
         for view in spare.in_the_way([v for v in turns.due if not wanted[v.number]]):
             turns.pause(view)
         turns.grow(lambda growing: _enough_first(turns, growing, wanted))
-        turns.grow(lambda growing: _spare_in_turn(turns, growing, hurry))
+        turns.grow(lambda growing: _spare_in_turn(turns, growing, reserved))
     else:
         turns.compare()
         turns.grow()
@@ -127,8 +127,8 @@ def decide(snapshot: Snapshot, params: Rotary) -> Plan:
     return plan if params.suspend == "auto" else with_kept_states(plan, snapshot, params.memory_share, params.suspend)
 
 
-def _printed(snapshot: Snapshot, params: Rotary) -> dict[int, float]:
-    """Progress as Rotary prints it: the least first until all have come far enough, then the most."""
+def _worths_of_the_paper(snapshot: Snapshot, params: Rotary) -> dict[int, float]:
+    """Worths by the paper's rule, by progress: the least first until all have come far enough, then the most."""
     now_s, views = snapshot.now_s, snapshot.jobs.data().values()
     done = {view.number: progress(view, now_s) or 0.0 for view in views}
     is_far = all(found >= params.threshold for found in done.values())
@@ -159,9 +159,9 @@ def _enough_first(turns: EpochTurns, growing: list[JobView], wanted: dict[int, i
                 break
 
 
-def _spare_in_turn(turns: EpochTurns, growing: list[JobView], hurry: dict[int, int]) -> Iterable[JobView]:
+def _spare_in_turn(turns: EpochTurns, growing: list[JobView], reserved: dict[int, int]) -> Iterable[JobView]:
     """What is left, in turn: what jobs amid an epoch will need at its end is kept for them."""
-    spare = _Spare(turns, hurry)
+    spare = _Spare(turns, reserved)
     while growing:
         left = []
         for view in growing:
@@ -175,19 +175,21 @@ def _spare_in_turn(turns: EpochTurns, growing: list[JobView], hurry: dict[int, i
 
 
 class _Spare:
-    """GPUs and cores that are free, less those that jobs with deadlines shall still get (`hurry`: by job, its size)."""
+    """GPUs and cores that are free, less those that are `reserved` (by job, its size) for jobs with deadlines."""
 
-    def __init__(self, turns: EpochTurns, hurry: dict[int, int]) -> None:
-        self._turns, self._hurry = turns, hurry
-        self._known: tuple[float, float] | None = None  # Computed when it is asked for: those in a hurry come first.
+    def __init__(self, turns: EpochTurns, reserved: dict[int, int]) -> None:
+        self._turns, self._reserved = turns, reserved
+        self._known: tuple[float, float] | None = (
+            None  # Computed when first needed: reserved sizes are given out before.
+        )
 
     def _left(self) -> tuple[float, float]:
         if self._known is None:
             draft = self._turns.draft
             gpus, cores = float(draft.free_gpus), sum(free.cores for _node, free in draft.capacity)
-            if self._hurry:
+            if self._reserved:
                 for view in self._turns.snapshot.jobs.data().values():
-                    size = self._hurry.get(view.number, 0)
+                    size = self._reserved.get(view.number, 0)
                     if size and (lacks := max(0, size - draft.size_of(view))):
                         gpus -= lacks * view.job.demand.gpus
                         cores -= lacks * view.job.demand.cores
@@ -195,8 +197,8 @@ class _Spare:
         return self._known
 
     def has(self, view: JobView, replicas: int) -> bool:
-        """Whether there is enough for so many replicas of the job; always, where no job is in a hurry."""
-        if not self._hurry:
+        """Whether there is enough for so many replicas of the job; always, where nothing is reserved."""
+        if not self._reserved:
             return True
         (gpus, cores), demand = self._left(), view.job.demand
         return demand.gpus * replicas <= gpus + 1e-9 and demand.cores * replicas <= cores + 1e-9
@@ -214,10 +216,10 @@ class _Spare:
         return True
 
     def in_the_way(self, due: list[JobView]) -> Iterable[JobView]:
-        """Which of these must make way so that those in a hurry get what they shall have: the last first."""
+        """Which of these must make way so that jobs get their reserved sizes: the last first."""
         for view in reversed(due):
             gpus, cores = self._left()
             demand, size = view.job.demand, self._turns.draft.size_of(view)
-            if self._hurry and ((gpus < -1e-9 and demand.gpus) or (cores < -1e-9 and demand.cores)):
+            if self._reserved and ((gpus < -1e-9 and demand.gpus) or (cores < -1e-9 and demand.cores)):
                 self.change(view, size)
                 yield view

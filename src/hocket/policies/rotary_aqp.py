@@ -58,7 +58,7 @@ def decide(snapshot: Snapshot, params: RotaryAqp) -> Plan:
 
     def needs(view: JobView) -> JobView:
         memory = view.beliefs.memory_mib
-        return largest.asked(view, memory.points[-1].mean) if params.memory and memory is not None else view
+        return largest.with_memory(view, memory.points[-1].mean) if params.memory and memory is not None else view
 
     def outlook(view: JobView) -> str:
         return f"would have {foreseen[view.number]:.0%} of {goal_in_words(view)}"

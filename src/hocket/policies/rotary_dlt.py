@@ -55,7 +55,7 @@ def decide(snapshot: Snapshot, params: RotaryDlt) -> Plan:
         memory = view.beliefs.memory_mib
         if not params.memory or memory is None or not view.job.demand.gpus:
             return view
-        return largest.asked(view, memory.points[-1].mean)
+        return largest.with_memory(view, memory.points[-1].mean)
 
     def outlook(view: JobView) -> str:
         return f"has {done[view.number]:.0%} and {need_in_words(view, now_s)}"

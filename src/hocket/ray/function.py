@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> int:
-    """What it returns is printed; what it raises ends the job."""
+    """Call it; what it returns is printed, and what it raises ends the job."""
     with open(sys.argv[1], "rb") as file:
         function, arguments = pickle.load(file)
     sys.path.insert(0, "")  # modules of the working directory

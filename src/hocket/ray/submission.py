@@ -10,7 +10,7 @@ from typing import Any
 
 from hocket.cli.live.bundle_upload import Bundles
 from hocket.cli.live.client import Client
-from hocket.cli.live.job_rows import row_in, shown, wished
+from hocket.cli.live.job_rows import row_in, send_job_request, shown
 from hocket.cli.live.submission import sent
 from hocket.cli.live.waiting import await_ends
 from hocket.cli.terminal.errors import InputError
@@ -47,7 +47,7 @@ class SubmittedJob:
     def stop(self) -> None:
         """Ask it to end."""
         with self.client() as client:
-            _in_words(lambda: wished(client, "stop", [self.id]))
+            _in_words(lambda: send_job_request(client, "stop", [self.id]))
 
     def client(self) -> Client:
         """What calls its controller; to be used in a `with` statement."""
@@ -91,16 +91,16 @@ def submit_from(
 ) -> SubmittedJob:
     """As `submit`, by a program in this folder that has these variables. Raises SubmissionError."""
     check_options(options)
-    said = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     with Bundles() as bundles:
         if callable(work):
-            said |= _of_function(work, arguments, said, bundles)
+            given |= _of_function(work, arguments, given, bundles)
         elif arguments:
             raise SubmissionError("arguments are for functions: a command has them among its words")
         else:
-            said["command"] = work if isinstance(work, str) else list(work)
+            given["command"] = work if isinstance(work, str) else list(work)
         try:
-            job = read_job(said, folder, shell, bundles.pack)
+            job = read_job(given, folder, shell, bundles.pack)
             with Client(Path(home) if home is not None else None) as client:
                 (job_id,) = sent(client, [job], bundles)
         except (FieldProblem, InputError) as error:
@@ -109,17 +109,17 @@ def submit_from(
 
 
 def _of_function(
-    work: Callable[..., object], arguments: Sequence[object], said: dict[str, Any], bundles: Bundles
+    work: Callable[..., object], arguments: Sequence[object], given: dict[str, Any], bundles: Bundles
 ) -> dict[str, Any]:
     """The options of a job that calls a function: it is in the bundle, beside the working directory's own files."""
     from ray import cloudpickle
 
     bundles.extra = {FUNCTION_FILE: cloudpickle.dumps((work, tuple(arguments)))}
     found: dict[str, Any] = {"command": [*FUNCTION_COMMAND, FUNCTION_FILE]}
-    if "working_dir" not in said:
+    if "working_dir" not in given:
         bundles.empty = tempfile.mkdtemp(prefix="hocket-function-")
         found["working_dir"] = bundles.empty
-    if "name" not in said and "traits" not in said:
+    if "name" not in given and "traits" not in given:
         found["traits"] = {"program": getattr(work, "__name__", "function")[:200]}
     return found
 

@@ -47,7 +47,7 @@ class ReportedCheckpoints:
         return self._folder / f"{self._path(reports).name}.part"
 
     def keep(self, reports: int) -> None:
-        """It is whole: earlier ones are removed."""
+        """Make a complete checkpoint the newest one, and remove earlier ones."""
         path = self._path(reports)
         shutil.rmtree(path, ignore_errors=True)  # of an attempt that began anew
         self.part(reports).rename(path)
@@ -101,8 +101,8 @@ def use_own_processes() -> None:
             if self._context.get_world_rank() == 0:  # Told before it is kept: if it is killed between, it tells again.
                 numbers = {name: value for name, value in metrics.items() if name != "epoch" and is_number(value)}
                 report_progress(epoch=self._reports, **numbers)
-                said = " ".join(f"{name}={value:.6g}" for name, value in numbers.items())
-                print(f"report {self._reports} of {self._context.get_world_size()} processes: {said}", flush=True)
+                text = " ".join(f"{name}={value:.6g}" for name, value in numbers.items())
+                print(f"report {self._reports} of {self._context.get_world_size()} processes: {text}", flush=True)
             self._keep(checkpoint)
 
         def _keep(self, checkpoint: Any) -> None:

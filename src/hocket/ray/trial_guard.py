@@ -8,7 +8,7 @@ standard input. Nothing of Hocket is imported before: there is such a process fo
 import os
 import sys
 
-DONE = b"done"  # said by an actor that has seen the end of its job
+DONE = b"done"  # sent by an actor that has seen the end of its job
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from hocket.ray.train import ReportedCheckpoints, is_number
 
 
 class TrialSession:
-    """In place of Ray Train's own session, which needs the process that tunes."""
+    """Takes the place of Ray Train's own session, which exists only in the process that tunes."""
 
     world_rank = None  # as in a trial that is no distributed training
 
@@ -32,8 +32,8 @@ class TrialSession:
         self._reports += 1
         numbers = {name: float(value) for name, value in metrics.items() if name != "epoch" and is_number(value)}
         report_progress(epoch=self._reports, **numbers)
-        said = " ".join(f"{name}={value:.6g}" for name, value in numbers.items())
-        print(f"report {self._reports}: {said}", flush=True)
+        text = " ".join(f"{name}={value:.6g}" for name, value in numbers.items())
+        print(f"report {self._reports}: {text}", flush=True)
         if checkpoint is not None:
             with checkpoint.as_directory() as source:
                 shutil.copytree(source, self._folder.part(self._reports), dirs_exist_ok=True)

@@ -30,7 +30,7 @@ from ray.tune.result import RESULT_DUPLICATE
 
 from hocket.cli.live.client import Client
 from hocket.cli.live.job_rows import MISSED, WELL, job_path, row_in
-from hocket.cli.live.waiting import patiently
+from hocket.cli.live.waiting import retry_while_away
 from hocket.job_input.read_job import carried
 from hocket.ray import trial_guard
 from hocket.ray.submission import SubmissionError, SubmittedJob, check_options, submit_from
@@ -74,15 +74,15 @@ def trainable(work: Work, *, name: str = "", home: str | Path | None = None, **o
 
         def submitted(self, trial_id: str, config: dict[str, Any]) -> SubmittedJob:
             os.environ.update(calls)
-            said = {**options, "name": f"{prefix}-{trial_id}"}
+            given = {**options, "name": f"{prefix}-{trial_id}"}
             if command is None:
-                return submit_from(folder, shell, run_trial, (work, config, trial_id), home, said)
+                return submit_from(folder, shell, run_trial, (work, config, trial_id), home, given)
             try:
                 check_command(command, config, reads_environment=True)
             except StudyError as error:
                 raise SubmissionError(str(error)) from error
-            said["env"] = _with(options.get("env"), environment(config))
-            return submit_from(folder, shell, filled(command, config, 0), (), home, said)
+            given["env"] = _with(options.get("env"), environment(config))
+            return submit_from(folder, shell, filled(command, config, 0), (), home, given)
 
     HocketTrial.__name__ = prefix
     return tune.with_resources(HocketTrial, lambda _config: tune.PlacementGroupFactory([_own_node()]))
@@ -112,7 +112,7 @@ class TrialOfJob(tune.Trainable):  # type: ignore[misc]
             while not self._reports:
                 if self._trouble:
                     raise RuntimeError(self._trouble)
-                found = patiently(client, partial(_shown, client, self._job.id))
+                found = retry_while_away(client, partial(_shown, client, self._job.id))
                 row = row_in(found)
                 self._last, new = new_reports(found.get("observations") or (), self._last)
                 self._reports.extend(new)

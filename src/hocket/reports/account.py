@@ -30,6 +30,7 @@ from hocket.model.event import (
     JobMoved,
     JobPaused,
     JobRefused,
+    JobRequest,
     JobResized,
     JobStarted,
     JobSubmitted,
@@ -37,7 +38,6 @@ from hocket.model.event import (
     NodeLost,
     ProgressReported,
     TimePassed,
-    Wish,
 )
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Tenant
@@ -445,9 +445,9 @@ class _Book:
 
     def _asked(self, event: JobAsked, now_s: float) -> None:
         job = self.live.get(event.job)
-        if job is not None and event.wish is not Wish.STOP:
+        if job is not None and event.request is not JobRequest.STOP:
             job.hold = job.hold or HeldTime()
-            job.hold.is_paused = event.wish is Wish.PAUSE
+            job.hold.is_paused = event.request is JobRequest.PAUSE
             _hold_changed(job, now_s)
 
     # -- what is rare -----------------------------------------------------------------------------------------

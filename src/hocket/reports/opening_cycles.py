@@ -16,6 +16,7 @@ from hocket.control.restore import begun_at
 from hocket.model.event import (
     Event,
     JobAsked,
+    JobRequest,
     JobStarted,
     JobSubmitted,
     NodeDrained,
@@ -25,7 +26,6 @@ from hocket.model.event import (
     OwnerSet,
     PastJobsGiven,
     PolicySet,
-    Wish,
 )
 from hocket.model.job import Job
 from hocket.model.plan import Plan
@@ -67,7 +67,7 @@ def opening_cycles(controller: Controller) -> list[Cycle]:
     for view in views:
         events.append(JobSubmitted(now_s, _left(view, now_s), view.beliefs, view.costs))
         if view.held is Hold.PAUSED:
-            events.append(JobAsked(now_s, view.id, Wish.PAUSE))
+            events.append(JobAsked(now_s, view.id, JobRequest.PAUSE))
     placed = Plan(put=tuple(snapshot.partitions.values()))
     running = [JobStarted(now_s, v.id, t.task) for v in views for t in v.tenancies if t.holding is not None]
     return [Cycle(now_s, tuple(events), placed), Cycle(now_s, tuple(running))]

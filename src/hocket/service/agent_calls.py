@@ -30,25 +30,25 @@ def add_agents(app: FastAPI, api: Api) -> None:
 
     @app.post("/v1/agents/hello", include_in_schema=False)
     async def hello(request: Request) -> Response:
-        said, token = decoded(await request.body(), Hello), caller(request)
-        if not token.may_lend(said.node.id):
-            _log.warning("an agent is refused: token '%s' is not of node '%s'", token.name, said.node.id)
+        hello, token = decoded(await request.body(), Hello), caller(request)
+        if not token.may_lend(hello.node.id):
+            _log.warning("an agent is refused: token '%s' is not of node '%s'", token.name, hello.node.id)
             raise ApiError(
-                403, f"token '{token.name}' is of node '{token.node}', and the agent's node is '{said.node.id}'"
+                403, f"token '{token.name}' is of node '{token.node}', and the agent's node is '{hello.node.id}'"
             )
-        if not 0 <= said.node.gpus <= MAX_GPUS:
-            raise ApiError(400, f"node '{said.node.id}': gpus must be from 0 to {MAX_GPUS}, not {said.node.gpus}")
-        if wrong := too_small(msgspec.structs.asdict(said.node)):
-            raise ApiError(400, f"node '{said.node.id}': {wrong}")
+        if not 0 <= hello.node.gpus <= MAX_GPUS:
+            raise ApiError(400, f"node '{hello.node.id}': gpus must be from 0 to {MAX_GPUS}, not {hello.node.gpus}")
+        if wrong := too_small(msgspec.structs.asdict(hello.node)):
+            raise ApiError(400, f"node '{hello.node.id}': {wrong}")
         try:
-            told, which = (said.state, said.folder, said.containment), (said.start, said.number)
-            session = engine.sessions.open(said.node.id, said.address, *told, which)
+            identity, which = (hello.state, hello.folder, hello.containment), (hello.start, hello.number)
+            session = engine.sessions.open(hello.node.id, hello.address, *identity, which)
         except LateHello as error:
             raise ApiError(410, str(error)) from error
         except NameTaken as error:
-            _log.warning("an agent is refused: %s", error, extra={"node": said.node.id})
+            _log.warning("an agent is refused: %s", error, extra={"node": hello.node.id})
             raise ApiError(409, str(error)) from error
-        await api.is_accepted(engine.executor.post(engine.executor.hello(said)))
+        await api.is_accepted(engine.executor.post(engine.executor.hello(hello)))
         sessions = engine.sessions
         try:
             waiting = sessions.waiting(session)
@@ -65,12 +65,12 @@ def add_agents(app: FastAPI, api: Api) -> None:
     @app.post("/v1/agents/{session}/reports", include_in_schema=False)
     async def reports(session: str, request: Request) -> Response:
         node = _node(api, session, request)
-        said = decoded(await request.body(), list[Report])
-        for report in said:
+        reports = decoded(await request.body(), list[Report])
+        for report in reports:
             if not _is_moderate(report.fields):
                 raise ApiError(400, f"report {report.n} of job '{report.run.job}' has too large a number or text")
         try:
-            return answer(ReportsAccepted(await api.is_accepted(engine.executor.report(said, node))))
+            return answer(ReportsAccepted(await api.is_accepted(engine.executor.report(reports, node))))
         except (TypeError, ValueError, AttributeError, LookupError) as error:  # Fields are not what they should be.
             _log.warning("reports of node '%s' cannot be read: %s", node, error, extra={"node": node})
             raise ApiError(400, f"the reports cannot be read: {error}") from error

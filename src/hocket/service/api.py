@@ -70,7 +70,7 @@ class Api:
         self._shortages: Shortages | None = None  # of the last snapshot that a change was told of
         self.broadcast = Broadcast(self.change)
         self.gpu_history = GpuHistory(lambda limit: engine.catalogue.listed(over=True, limit=limit))
-        engine.changed += [self.gpu_history.see, self.broadcast.say]
+        engine.on_jobs_changed += [self.gpu_history.add_changes, self.broadcast.publish]
 
     def accepted(self, future: Future[Any], shown_by: str = "hocket jobs") -> Any:
         """Wait until something is in the journal; `shown_by` is the command that tells whether it came there late."""

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hocket import __version__
-from hocket.model.event import Event, JobAsked, Wish
+from hocket.model.event import Event, JobAsked, JobRequest
 from hocket.model.job import Kind
 from hocket.model.shortage import Shortages
 from hocket.model.snapshot import Snapshot
@@ -34,6 +34,7 @@ from hocket.service.history_process import HistoryProcess
 from hocket.service.host_names import HostNames
 from hocket.service.job_files import job_files
 from hocket.service.job_output import answered, printed
+from hocket.service.job_requests import JobRequestError, JobRequestSpec, in_parts, read_job_request, requested_jobs
 from hocket.service.metrics import PATH as METRICS
 from hocket.service.metrics import Metrics
 from hocket.service.node_drain import DrainSpec, NodeError, UnknownNode, drain, drained_row, read_drain, undrain
@@ -61,7 +62,6 @@ from hocket.service.tokens import Role, Token, TokenError, Tokens, TokenSpec, re
 from hocket.service.visibility import sees_all_rows, visible_job, visible_row, visible_why
 from hocket.service.whatif_calls import add_whatif
 from hocket.service.whatif_runs import WhatIfRuns
-from hocket.service.wishes import WishError, WishSpec, in_parts, meant, read_wish
 
 _log = logging.getLogger("hocket.service")
 
@@ -105,12 +105,12 @@ def make_app(
     secrets = SecretStore(engine.journal, secrets_key)
     secrets.sweep(engine.snapshot.jobs)
     engine.executor.secrets_of = secrets.of
-    engine.changed.append(secrets.see)
+    engine.on_jobs_changed.append(secrets.drop_ended)
     api = Api(engine, tokens, secrets, go_down, protect_s, notify_commands or local_commands)
     api.user_commands = notify_commands
     api.intake.bundles, api.intake.grows = bundles or BundleStore(None), grows
     if grows:
-        engine.let_grow()
+        engine.accept_jobs_without_room()
     api.is_ready = is_ready
 
     metrics = Metrics(engine) if metrics is None else metrics
@@ -129,21 +129,21 @@ def make_app(
     )
 
     @app.exception_handler(EndedJobsError)
-    async def say_trouble(_request: Request, error: EndedJobsError) -> Response:
+    async def answer_ended_jobs_error(_request: Request, error: EndedJobsError) -> Response:
         return answer({"error": str(error)}, 503)
 
     @app.exception_handler(HTTPException)
-    async def say_problem(_request: Request, error: HTTPException) -> Response:
+    async def answer_http_error(_request: Request, error: HTTPException) -> Response:
         return answer({"error": str(error.detail)}, error.status_code)
 
     @app.exception_handler(RequestValidationError)
-    async def say_wrong(_request: Request, error: RequestValidationError) -> Response:
+    async def answer_invalid_input(_request: Request, error: RequestValidationError) -> Response:
         wrong = error.errors()[0]
         rule = str(wrong["msg"]).removeprefix("Input should be ").partition(",")[0]
         return answer({"error": f"{wrong['loc'][-1]} must be {rule}, not {str(wrong.get('input'))[:100]!r}"}, 422)
 
     @app.exception_handler(ClientDisconnect)
-    async def say_nothing(_request: Request, _error: ClientDisconnect) -> Response:
+    async def answer_closed_connection(_request: Request, _error: ClientDisconnect) -> Response:
         return Response(status_code=400)  # The caller was killed in the middle of it: this reaches nothing.
 
     direct["POST", "/v1/jobs"] = _directly(add_submission(app, api))
@@ -219,17 +219,17 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
             raise ApiError(409, f"job '{record.job.id}' must be a query, and is of kind '{record.job.kind}'")
         return await answered(api, record)
 
-    for wish in Wish:
-        _add_wish(app, api, wish)
+    for job_request in JobRequest:
+        _add_request_of_one(app, api, job_request)
 
-    @app.post("/v1/wishes", openapi_extra=body_of(schema_of(WishSpec)))
-    async def wishes(request: Request) -> Response:
+    @app.post("/v1/job-requests", openapi_extra=body_of(schema_of(JobRequestSpec)))
+    async def job_requests(request: Request) -> Response:
         """Ask something of many jobs; answered once it is in the journal, in as many cycles as it takes."""
         try:
-            spec = read_wish(await request.body())
-        except WishError as error:
+            spec = read_job_request(await request.body())
+        except JobRequestError as error:
             raise ApiError(400, str(error)) from error
-        return answer({"jobs": await run_in_threadpool(_wished, api, _own_wish(spec, caller(request)))})
+        return answer({"jobs": await run_in_threadpool(_request_many, api, _limited_to_caller(spec, caller(request)))})
 
     @app.get("/v1/jobs/{job_id:path}")
     def show(job_id: str, request: Request) -> Response:
@@ -243,7 +243,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         return answer(visible_job(found | job_files(record, engine.sessions.folders()), token))
 
 
-def _own_wish(spec: WishSpec, token: Token) -> WishSpec:
+def _limited_to_caller(spec: JobRequestSpec, token: Token) -> JobRequestSpec:
     """What a caller may ask of jobs: a user of those of its owner."""
     if token.is_admin:
         return spec
@@ -252,8 +252,8 @@ def _own_wish(spec: WishSpec, token: Token) -> WishSpec:
     return replace(spec, owner=token.owner, by=token.owner)
 
 
-def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
-    def ask(job_id: str, request: Request, by: str = "") -> Response:
+def _add_request_of_one(app: FastAPI, api: Api, job_request: JobRequest) -> None:
+    def request_one(job_id: str, request: Request, by: str = "") -> Response:
         token = caller(request)
         record = api.owned(job_id, token)
         by = by if token.is_admin else token.owner
@@ -261,36 +261,38 @@ def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
             raise ApiError(409, f"job '{job_id}' is over: {record.verdict}")
 
         def make(_snapshot: Snapshot, now_s: float) -> list[Event]:
-            return [JobAsked(now_s, record.job.id, wish, by[:200])]
+            return [JobAsked(now_s, record.job.id, job_request, by[:200])]
 
         api.accepted(api.engine.executor.post(make))
         return answer({"id": record.job.id, "state": api.state(record)})
 
-    ask.__doc__ = f"Ask a job to {wish}."
-    app.add_api_route(f"/v1/jobs/{{job_id:path}}/{wish}", ask, methods=["POST"], name=f"{wish}_job")
+    request_one.__doc__ = f"Ask a job to {job_request}."
+    app.add_api_route(
+        f"/v1/jobs/{{job_id:path}}/{job_request}", request_one, methods=["POST"], name=f"{job_request}_job"
+    )
 
 
-def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
+def _request_many(api: Api, spec: JobRequestSpec) -> list[dict[str, str]]:
     engine = api.engine
     live = {view.job.id: view for view in engine.snapshot.jobs.values()}
     try:
-        to = meant(spec, live.values(), engine.catalogue)
-    except WishError as error:
+        found = requested_jobs(spec, live.values(), engine.catalogue)
+    except JobRequestError as error:
         raise ApiError(404, str(error)) from error
-    records = {job_id: engine.catalogue.records.get(job_id) for job_id in to.jobs}
+    records = {job_id: engine.catalogue.records.get(job_id) for job_id in found.jobs}
     states: dict[str, str] = {}
-    for part in in_parts(spec.wish, to.jobs, live):
+    for part in in_parts(spec.request, found.jobs, live):
 
         def make(_snapshot: Snapshot, now_s: float, part: list[str] = part) -> list[Event]:
-            return [JobAsked(now_s, job_id, spec.wish, spec.by) for job_id in part]
+            return [JobAsked(now_s, job_id, spec.request, spec.by) for job_id in part]
 
         api.accepted(engine.executor.post(make))
         now = engine.snapshot.jobs
         for job_id in part:
             record = records[job_id] or api.record(job_id)  # It may have ended meanwhile.
             states[job_id] = rows.state_of(record, now.get(job_id))
-    told = [{"id": job_id, "state": states[job_id]} for job_id in to.jobs]
-    return told + [{"id": job_id, "refused": why} for job_id, why in to.refused.items()]
+    told = [{"id": job_id, "state": states[job_id]} for job_id in found.jobs]
+    return told + [{"id": job_id, "refused": why} for job_id, why in found.refused.items()]
 
 
 def _add_owners(app: FastAPI, api: Api) -> None:
@@ -396,7 +398,7 @@ def _add_cluster(app: FastAPI, api: Api, history: HistoryProcess | None) -> None
         """Stop every job, which keeps its checkpoint, and the controller."""
         body = await request.body()
         given = decoded(body or b"{}", dict[str, float])
-        _log.info("asked to go down")
+        _log.info("a shutdown was requested")
         api.go_down(min(max(0.0, given.get("grace_s", 30.0)), 3600.0))
         return answer({"ok": True})
 

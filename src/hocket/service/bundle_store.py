@@ -15,7 +15,7 @@ _PART = ".part"
 
 
 class BundleRefused(ValueError):
-    """It cannot be kept; says why."""
+    """A bundle that cannot be kept; says why."""
 
 
 class BundleStore:

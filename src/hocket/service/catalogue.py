@@ -1,7 +1,7 @@
 """All jobs there ever were, by the journal's cycles: what became of each, and why, in words.
 
-Those that are over go to a shelf, a table beside the journal, so that neither memory nor a start grows with them. The
-shelf is made of the journal and can be thrown away: without it, all cycles are folded once.
+Those that are over go to a table in a file beside the journal (`ended_jobs.py`), so that neither memory nor a start
+grows with them. The table is made of the journal and can be removed: without it, all cycles are folded once.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from hocket.model.event import (
     JobFailed,
     JobMoved,
     JobPaused,
+    JobRequest,
     JobResized,
     JobSaved,
     JobStarted,
@@ -33,7 +34,6 @@ from hocket.model.event import (
     NodeLost,
     ProgressReported,
     StateStored,
-    Wish,
     WorkLost,
 )
 from hocket.model.job import Job
@@ -46,13 +46,13 @@ from hocket.service.record import GOES_ON, Record
 
 _log = logging.getLogger("hocket.service")
 JobReport = EpochEnded | ProgressReported
-_RECORDS = 500  # that changed, after which all of them go to the shelf: a cycle is not held up for long
+_RECORDS = 500  # that changed, after which all of them are written to the table: no cycle has many to write
 _RETRY = 100  # cycles after which to try again what failed
 _CYCLES = 10_000  # after which they do so in any case: so many at most are folded at a start
 
 
 class Catalogue:
-    """The records by id: in memory those of live jobs, and what is not on the shelf yet."""
+    """The records by id: in memory those of live jobs, and ended ones that are not in the table yet."""
 
     def __init__(self, ended_jobs: EndedJobs | None = None) -> None:
         self.records: dict[str, Record] = {}  # in the order of submission
@@ -61,7 +61,7 @@ class Catalogue:
         self.names = Names()
         self._ended = ended_jobs
         self._submitted = 0
-        self._cycles = 0  # since the shelf was brought up to date
+        self._cycles = 0  # since the table was brought up to date
         self._not_before = 0  # the number of the cycle after which to try again
         self._changed: set[str] = set()
         self._followers: dict[str, list[str]] = {}  # live job → those that start after it
@@ -73,8 +73,8 @@ class Catalogue:
         catalogue = cls(ended_jobs)
         begun = catalogue._restore(journal)
         for number, cycle in enumerate(journal.after(begun), begun + 1):
-            catalogue.see(cycle)
-            catalogue.put_away(number)
+            catalogue.add_cycle(cycle)
+            catalogue.store_ended(number)
         return catalogue
 
     # -- for callers --------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Catalogue:
         """The last `limit` live jobs, with `over` ended ones too, in the order of submission. Raises EndedJobsError."""
         found = [
             r for r in list(self.records.values()) if over or r.ended_s is None
-        ]  # First: they may go to the shelf.
+        ]  # First: they may go to the table.
         if owner:
             found = [r for r in found if r.job.owner == owner]
         if over and self._ended is not None:
@@ -111,7 +111,7 @@ class Catalogue:
 
     # -- what happens -------------------------------------------------------------------------------------------
 
-    def see(self, cycle: Cycle) -> list[str]:
+    def add_cycle(self, cycle: Cycle) -> list[str]:
         """Take in a cycle; gives the jobs that it changed."""
         changed: dict[str, None] = {}
         for event in cycle.events:
@@ -140,20 +140,20 @@ class Catalogue:
         self._last = cycle
         return list(changed)
 
-    def learn(self, job_id: str, reason: str) -> None:
+    def set_reason(self, job_id: str, reason: str) -> None:
         """Take over what the state says of a live job, such as why it is being ended."""
         record = self.records.get(job_id)
         if record is not None and reason:
             record.reason = reason
 
-    def follow(
+    def update_from_state(
         self, cycle: Cycle, changed: Iterable[str], live: Mapping[str, JobView], before: Mapping[str, JobView]
     ) -> None:
         """Take over what the state says of the jobs that a cycle changed; `before` has those that it ended."""
         reports: dict[str, list[JobReport]] | None = None
         for job_id in changed:
             if (view := live.get(job_id)) is not None:
-                self.learn(job_id, view.reason)
+                self.set_reason(job_id, view.reason)
             elif job_id in before:
                 reports = reports_by_job(cycle) if reports is None else reports
                 self.keep_observations(job_id, before[job_id], reports.get(job_id, ()))
@@ -188,39 +188,39 @@ class Catalogue:
         changed[record.job.id] = None
         match event:
             case JobStarted(in_place=True):
-                record.goes_on(at_s)
+                record.continued(at_s)
                 record.note(at_s, "continued", "in its process, which was kept in memory")
             case JobStarted() | JobResized() | JobMoved():
-                record.runs(at_s, event.attempt)
+                record.started(at_s, event.attempt)
                 record.note(at_s, type(event).__name__.removeprefix("Job").lower())
             case JobPaused():
                 if event.node:
-                    record.suspends(at_s)
+                    record.suspended(at_s)
                 else:
-                    record.rests(at_s, "paused")
+                    record.stopped(at_s, "paused")
                 kept = f"in memory: its process is suspended, with {event.mem_mib:,.0f} MiB" if event.node else ""
                 record.note(at_s, "paused", kept)
             case StateStored():
                 if record.is_suspended and event.tier is not Tier.MEMORY:
-                    record.rests(at_s, "paused")
+                    record.stopped(at_s, "paused")
                 where = {Tier.DISK: "on disk", Tier.MEMORY: "in memory", Tier.NONE: "dropped: it will be done again"}
                 record.note(at_s, "state stored", where[event.tier])
             case JobFailed(_, _, reason, final):
-                record.breaks(at_s, f"failed: {reason}", event.code)
+                record.failed(at_s, f"failed: {reason}", event.code)
                 record.reason = reason
                 record.note(at_s, "failed for good" if final else "failed", reason)
                 if final:
                     self._end(record, at_s, "failed")
             case JobEnded(_, _, verdict, reason):
-                record.rests(at_s, verdict)
+                record.stopped(at_s, verdict)
                 record.reason = reason or (record.reason if verdict != "finished" else "finished by itself")
                 record.note(at_s, verdict, reason)
                 self._end(record, at_s, verdict)
-            case JobAsked(_, _, wish, by):
-                record.note(at_s, f"asked to {wish}", f"by {by}" if by else "")
-                if wish is not Wish.STOP:
+            case JobAsked(_, _, request, by):
+                record.note(at_s, f"asked to {request}", f"by {by}" if by else "")
+                if request is not JobRequest.STOP:
                     record.held = record.held or HeldTime()
-                    record.held.is_paused = wish is Wish.PAUSE
+                    record.held.is_paused = request is JobRequest.PAUSE
                     record.hold_changed(at_s)
             case JobSaved():
                 record.saved_s = at_s
@@ -241,7 +241,7 @@ class Catalogue:
                 record.metrics = {**record.metrics, **metrics}
                 step = event.step if isinstance(event, ProgressReported) else 0
                 record.step = max(record.step, step)
-                record.reports(event.at_s, epoch, step, metrics)
+                record.reported(event.at_s, epoch, step, metrics)
                 if record.unseen and _is_seen(record):
                     record.unseen = ""
                     record.note(at_s, "seen", "what its criterion is about is reported now")
@@ -268,16 +268,16 @@ class Catalogue:
         """Jobs that ran there run no more."""
         for record in self.records.values():
             if (record.runs_since_s is not None or record.is_suspended) and node in record.nodes:
-                record.rests(at_s, f"lost its node '{node}'")
+                record.stopped(at_s, f"lost its node '{node}'")
                 record.note(at_s, "lost its node", f"'{node}'")
                 changed[record.job.id] = None
 
-    # -- the shelf ----------------------------------------------------------------------------------------------
+    # -- the table of ended jobs ---------------------------------------------------------------------------------
 
-    def put_away(self, number: int, *, all_of_it: bool = False) -> None:
-        """Bring the shelf up to date with the cycle of this number, the last that was seen, if it is time."""
+    def store_ended(self, number: int, *, everything: bool = False) -> None:
+        """Bring the table up to date with the cycle of this number, the last that was seen, if it is time."""
         due = len(self._changed) >= _RECORDS or self._cycles >= _CYCLES
-        due = (due and number >= self._not_before) or (all_of_it and self._cycles > 0)
+        due = (due and number >= self._not_before) or (everything and self._cycles > 0)
         if self._ended is None or self._last is None or not due:
             return
         records = [self.records[job_id] for job_id in self._changed if job_id in self.records]
@@ -320,13 +320,13 @@ class Catalogue:
         self._submitted, self.over, self.queue_reason = kept.submitted, Counter(kept.over), kept.queue_reason
 
     def close(self, number: int) -> None:
-        """Bring the shelf up to date, and let go of it."""
-        self.put_away(number, all_of_it=True)
+        """Bring the table up to date, and close it."""
+        self.store_ended(number, everything=True)
         if self._ended is not None:
             self._ended.close()
 
     def _restore(self, journal: DurableJournal) -> int:
-        """Begin with what the shelf has, if it is of this journal; gives the number of the cycle it is at.
+        """Begin with what the table has, if it is of this journal; gives the number of the cycle it is at.
 
         Else begin with the journal, which keeps what is needed of jobs whose cycles were removed.
         """
@@ -381,7 +381,7 @@ def _is_seen(record: Record) -> bool:
 
 
 def _is_of(mark: Mark, journal: DurableJournal, begun: Beginning | None) -> bool:
-    """Has the journal the very cycle at which the shelf was brought up to date?"""
+    """Has the journal the very cycle at which the table was brought up to date?"""
     if mark.cycle > len(journal) or (begun is not None and mark.cycle <= begun.number):
         return False
     return any(checksum(cycle) == mark.check for cycle in _first(journal, mark.cycle))

@@ -96,7 +96,7 @@ class Connections:
         self.proven(connection)
 
     def breaks(self, connection: GuardedProtocol, why: str) -> None:
-        """It takes more than it may."""
+        """Close a connection that takes more than it may."""
         self._drop(connection, why, asyncio.get_running_loop().time())
 
     def _drop_oldest(self, connections: Iterable[GuardedProtocol], why: str) -> None:

@@ -20,7 +20,9 @@ _NS = 1_000_000_000
 
 
 def trace_cycles(engine: Engine, environment: Mapping[str, str]) -> Callable[[], None] | None:
-    """Send a span for each cycle from now on; gives what sends the last ones and ends it. None: nobody asked for it.
+    """Send a span for each cycle from now on; gives what sends the last ones and ends it.
+
+    None: the environment names no collector.
 
     The SDK reads all its other settings from the environment, too. It sends in a thread of its own, and drops spans
     rather than keep a cycle waiting.
@@ -40,8 +42,8 @@ def trace_cycles(engine: Engine, environment: Mapping[str, str]) -> Callable[[],
     provider = TracerProvider(resource=Resource.create({**named, "service.version": __version__}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     spans = _CycleSpans(provider.get_tracer("hocket", __version__), engine)
-    engine.seen.append(spans.see)
-    engine.timed.append(spans.time)
+    engine.on_cycle.append(spans.add_cycle)
+    engine.on_cycle_timed.append(spans.time)
 
     def end() -> None:
         provider.shutdown()
@@ -56,7 +58,7 @@ class _CycleSpans:
         self._tracer, self._engine = tracer, engine
         self._cycle: tuple[int, Cycle] | None = None  # that has been seen and not timed
 
-    def see(self, number: int, cycle: Cycle) -> None:
+    def add_cycle(self, number: int, cycle: Cycle) -> None:
         self._cycle = number, cycle
 
     def time(self, times: CycleTimes) -> None:

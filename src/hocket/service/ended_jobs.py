@@ -33,10 +33,10 @@ _COMPRESSED = b"x"  # what zlib's values begin with, and no map of MessagePack d
 
 
 class Mark(Struct, frozen=True):
-    """How far the shelf is, and what was counted by then."""
+    """Up to which cycle the table is complete, and what was counted by then."""
 
     cycle: int  # its number
-    check: int  # its checksum: a shelf is of one journal
+    check: int  # its checksum: a table is of one journal
     submitted: int
     over: dict[str, int]  # verdict → jobs
     queue_reason: str
@@ -47,11 +47,11 @@ _MARK = msgspec.msgpack.Decoder(Mark)
 
 
 class EndedJobsError(Exception):
-    """The shelf cannot be read or written."""
+    """The table cannot be read or written."""
 
 
 def checksum(cycle: Cycle) -> int:
-    """Of a cycle, and of the code whose records are kept: that of another version reads no others."""
+    """The checksum of a cycle and of the code that writes records: records of another version are not read."""
     return crc32(_ENCODER.encode(cycle), _form())
 
 
@@ -89,7 +89,7 @@ class EndedJobs:
             db.execute("INSERT INTO mark VALUES (?)", (_ENCODER.encode(mark),))
 
     def fill(self, records: Sequence[Record]) -> None:
-        """Add jobs, before there is a mark: a shelf without one is begun anew."""
+        """Add jobs, before there is a mark: a table without one is made anew."""
         with _trouble(self.path, "written"), self._transaction() as db:
             db.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)", _rows(records))
 
@@ -122,7 +122,7 @@ class EndedJobs:
         return found
 
     def live(self) -> list[Record]:
-        """Those that were not over, in the order of submission."""
+        """The jobs that had not ended, in the order of submission."""
         with _trouble(self.path, "read"):
             rows = self._db.execute("SELECT value FROM record WHERE NOT is_over ORDER BY n").fetchall()
             return [_decoded(value) for (value,) in rows]
@@ -174,7 +174,7 @@ def _rows(records: Sequence[Record]) -> list[tuple[int, str, str, bool, bytes]]:
 
 
 def _encoded(record: Record) -> bytes:
-    """Of a job that is over, compressed: there is no end to them."""
+    """A record as bytes, compressed if the job has ended: their number grows without limit."""
     value = _ENCODER.encode(record)
     return value if record.ended_s is None else compress(value, 1)
 

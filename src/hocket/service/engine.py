@@ -32,7 +32,7 @@ from hocket.service.policy_guard import guarded
 from hocket.service.record import Record
 
 _log = logging.getLogger("hocket.service")
-_SAID_AGAIN_S = 60.0  # what a policy raises, at the earliest
+_LOG_AGAIN_S = 60.0  # until the same error of a policy is logged again
 _RETRY_S = 1.0  # after the journal could not be written
 _LONG_COMPILATION_S = 1.0  # is logged
 DEFAULT_POLICY = "las"
@@ -47,7 +47,7 @@ class CycleTimes(Struct, frozen=True):
 
     cycle_s: float  # from taking in its events to sending its actions
     append_s: float  # to write it to the journal
-    decisions_s: tuple[float, ...]  # of the policy; none if it was not asked
+    decisions_s: tuple[float, ...]  # of the policy; none if it was not called
 
 
 class Engine:
@@ -86,14 +86,14 @@ class Engine:
             raise JournalError(f"journal '{self.journal.name}': {error}") from error
         self.catalogue = Catalogue.of(self.journal, None if catalogue is None else EndedJobs(catalogue))
         self._seen = len(self.journal)  # cycles, by the catalogue
-        self._down = ""  # why nothing can be accepted
+        self._why_unavailable = ""  # why nothing can be accepted
         self._recovered_s = -_RETRY_S  # when the journal was last restored after it could not be written
         self._refused: tuple[str, ...] = ()  # what was wrong with the policy's last plan
-        self._raised: tuple[str, float] = ("", 0.0)  # what the policy raised last, and when that was said
+        self._raised: tuple[str, float] = ("", 0.0)  # what the policy raised last, and when that was logged
         self._changed_jobs: list[Record] = []  # by the present cycle
-        self.changed: list[Callable[[list[Record]], None]] = []  # are told which jobs changed
-        self.seen: list[Callable[[int, Cycle], None]] = []  # are given each cycle that is in the journal, numbered
-        self.timed: list[Callable[[CycleTimes], None]] = []  # are told how long each cycle took
+        self.on_jobs_changed: list[Callable[[list[Record]], None]] = []  # called with the jobs that a cycle changed
+        self.on_cycle: list[Callable[[int, Cycle], None]] = []  # called with each cycle in the journal, and its number
+        self.on_cycle_timed: list[Callable[[CycleTimes], None]] = []  # called with how long each cycle took
         self._began_s = 0.0  # when the present cycle began
         self._decisions_s: tuple[float, ...] = ()  # of the present cycle
         self.over = Flag()
@@ -108,23 +108,23 @@ class Engine:
 
     @property
     def trouble(self) -> str:
-        """What its owner should look after; empty if all is well."""
-        if self._down or not self._refused:
-            return self._down
+        """What its user should look at; empty if all is well."""
+        if self._why_unavailable or not self._refused:
+            return self._why_unavailable
         return f"the last plan of policy '{self.policy.policy.name}' was refused: {self._refused[0]}"
 
     @property
     def is_writing(self) -> bool:
         """Can cycles be written to the journal?"""
-        return not self._down and not self.over.is_set()
+        return not self._why_unavailable and not self.over.is_set()
 
     @property
     def cycles(self) -> int:
         """The number of the last cycle that is in the journal."""
         return self._seen
 
-    def let_grow(self) -> None:
-        """Nodes may come for jobs that fit none: they are not refused. Before `start`."""
+    def accept_jobs_without_room(self) -> None:
+        """Accept jobs that fit no node, because nodes may be added for them. To be called before `start`."""
         self._controller.grows = True
 
     @property
@@ -155,23 +155,23 @@ class Engine:
 
     def _restored(self) -> Controller:
         began_s = monotonic()
-        controller, folded = restore_and_count(self.journal, self._first, self._excuse, self._bind)
-        self._last = _Last(self.journal)
+        controller, folded = restore_and_count(self.journal, self._first, self._on_policy_error, self._bind)
+        self._last = _LastCycle(self.journal)
         controller.journal = self._last
         number, jobs, took_s = controller.cycles, len(controller.state.jobs.live), monotonic() - began_s
-        said = "journal '%s' is restored to cycle %d: %d cycles folded, %d live jobs, in %.3f s"
+        message = "journal '%s' is restored to cycle %d: %d cycles folded, %d live jobs, in %.3f s"
         fields = {"cycle": number, "folded": folded, "jobs": jobs, "took_s": round(took_s, 3)}
-        _log.info(said, self.journal.name, number, folded, jobs, took_s, extra=fields)
+        _log.info(message, self.journal.name, number, folded, jobs, took_s, extra=fields)
         return controller
 
     def _bind(self, name: str, settings: dict[str, Any]) -> BoundPolicy:
         wanted = self._wanted  # It may be one that no registry knows.
         if wanted is None or not _is_same(wanted, name, settings):
             wanted = bind(name, settings)
-        return guarded(wanted, self._excuse)
+        return guarded(wanted, self._on_policy_error)
 
     def _set_policy(self) -> None:
-        """Have what decides from now on in the journal, if it is not what decided last."""
+        """Write to the journal which policy decides from now on, if it is another one than before."""
         last = self._controller.policy_set
         self.policy = self._first if last is None else self._bind(last.policy, last.params)
         wanted = self._wanted
@@ -189,24 +189,24 @@ class Engine:
 
     def _post_policy(self, name: str, settings: dict[str, Any]) -> Future[Any]:
         reason = self._why_wanted
-        said = "policy '%s'%s decides from now on, not '%s'%s"
+        message = "policy '%s'%s decides from now on, not '%s'%s"
         why = f": {reason}" if reason else ""
-        _log.info(said, name, _with(settings), self.policy.policy.name, why, extra={"policy": name})
+        _log.info(message, name, _with(settings), self.policy.policy.name, why, extra={"policy": name})
         self.policy = self._bind(name, settings)
         return self.executor.post(lambda _state, now_s: [PolicySet(now_s, name, settings, reason)])
 
     def _compile_policy(self) -> None:
-        """Before agents call: one that is not answered for long gives its jobs up."""
+        """Compile before agents call: an agent that is not answered for long gives up its jobs."""
         began_s = monotonic()
         try:
             self.policy.compile()
-        except Exception:  # What it needs will be missed by its decisions too, and be said then.
+        except Exception:  # Its decisions will fail for the same reason, and that is logged then.
             _log.exception("policy '%s' cannot be compiled", self.policy.policy.name)
         if (took_s := monotonic() - began_s) > _LONG_COMPILATION_S:
             _log.info("policy '%s' was compiled in %.1f s", self.policy.policy.name, took_s)
 
     def _give_history(self) -> None:
-        """Have the past jobs in the journal that it does not know; what it has learned itself is not pushed out."""
+        """Write past jobs that the journal lacks to it; they never take the place of its own ended jobs."""
         known = self._controller.snapshot.past_jobs.jobs
         had = {_plain_job(job) for job in known}
         new = [job for job in self._history if _plain_job(job) not in had]
@@ -214,25 +214,27 @@ class Engine:
             _log.info("%d past jobs are given by --history; the journal knew %d", len(given), len(known))
             self.executor.post(lambda _state, now_s: [PastJobsGiven(now_s, given)])
 
-    def _excuse(self, error: Exception) -> None:
-        said, now_s = f"{type(error).__name__}: {error}", monotonic()
-        if said != self._raised[0] or now_s > self._raised[1] + _SAID_AGAIN_S:  # Every job may have the same trouble.
-            self._raised = said, now_s
-            _log.error("policy '%s' raised, and was not followed", self.policy.policy.name, exc_info=error)
+    def _on_policy_error(self, error: Exception) -> None:
+        message, now_s = f"{type(error).__name__}: {error}", monotonic()
+        if message != self._raised[0] or now_s > self._raised[1] + _LOG_AGAIN_S:  # Every job may cause the same error.
+            self._raised = message, now_s
+            _log.error(
+                "policy '%s' raised an error; its decision was not carried out", self.policy.policy.name, exc_info=error
+            )
 
     def _run(self) -> None:
         cycle_number.set(self._controller.cycles + 1)
         try:
             drive(self._controller, self.executor, self)
         except JournalLost as error:
-            self._down = str(error)
+            self._why_unavailable = str(error)
             _log.error("%s", error)
         except Exception:
-            self._down = "the controller broke; see its log"
-            _log.exception("the controller broke")
+            self._why_unavailable = "the controller failed with an error; see its log"
+            _log.exception("the controller failed")
         finally:
             self.executor.close()
-            gone = Unavailable(self._down or "the controller is going down")
+            gone = Unavailable(self._why_unavailable or "the controller is going down")
             self.executor.fail(gone)
             self.executor.refuse(gone)
             self.over.set()
@@ -246,14 +248,14 @@ class Engine:
 
     def written(self, controller: Controller) -> None:
         """The cycle is in the journal: show it to the users and to the executor."""
-        self._down = ""
+        self._why_unavailable = ""
         self._decisions_s = tuple(controller.decision_s)
-        controller.decision_s.clear()  # There is no end to them.
+        controller.decision_s.clear()  # Otherwise it would grow without limit.
         cycle = self._last.cycle
         if cycle.plan is not None:
             self._refused = cycle.refused
         self._changed_jobs = self._see(cycle)
-        self.catalogue.put_away(self._seen)
+        self.catalogue.store_ended(self._seen)
         self._show()
         self.executor.observe(self.snapshot)
 
@@ -262,11 +264,11 @@ class Engine:
         events = self._last.cycle.events
         self.executor.settle(events)
         self._save(controller, len(events))
-        for tell in self.changed:
-            tell(self._changed_jobs)
+        for call in self.on_jobs_changed:
+            call(self._changed_jobs)
         times = CycleTimes(perf_counter() - self._began_s, self._last.append_s, self._decisions_s)
-        for time in self.timed:
-            time(times)
+        for note_times in self.on_cycle_timed:
+            note_times(times)
         cycle_number.set(controller.cycles + 1)
 
     def recover(self, error: JournalError) -> Controller:
@@ -274,9 +276,9 @@ class Engine:
         if isinstance(error, JournalLost):
             self.executor.fail(Unavailable("another controller has taken over"))
             raise error
-        self._down = str(error)
+        self._why_unavailable = str(error)
         _log.error("%s; nothing is accepted until it can be written", error)
-        self.executor.fail(Unavailable(self._down))
+        self.executor.fail(Unavailable(self._why_unavailable))
         if monotonic() - self._recovered_s < _RETRY_S:  # It can be read, and still not be written.
             sleep(_RETRY_S)
         while True:
@@ -287,8 +289,8 @@ class Engine:
                 raise
             except JournalError as again:
                 _log.debug("the journal is not restored yet: %s", again)
-                self._down = str(again)
-                self.executor.refuse(Unavailable(self._down))
+                self._why_unavailable = str(again)
+                self.executor.refuse(Unavailable(self._why_unavailable))
                 sleep(_RETRY_S)
         self._recovered_s = monotonic()
         self.executor.resume(self._controller.snapshot)
@@ -297,8 +299,8 @@ class Engine:
         in_doubt = self.journal.after(self._seen)  # One whose commit got no answer may be there.
         changed = [record for cycle in in_doubt for record in self._see(cycle)]
         self._show()
-        for tell in self.changed:
-            tell(changed)
+        for call in self.on_jobs_changed:
+            call(changed)
         cycle_number.set(self._controller.cycles + 1)
         return self._controller
 
@@ -312,30 +314,32 @@ class Engine:
 
     def _see(self, cycle: Cycle) -> list[Record]:
         """Let the catalogue take in a cycle that is in the journal; gives the jobs that it changed."""
-        changed = self.catalogue.see(cycle)
+        changed = self.catalogue.add_cycle(cycle)
         self._seen += 1
         live = self._controller.state.jobs.live
         before = self.snapshot.jobs.data() if any(job_id not in live for job_id in changed) else {}
-        self.catalogue.follow(cycle, changed, live, before)
-        for give in self.seen:
-            give(self._seen, cycle)
-        return [self.catalogue.records[job_id] for job_id in changed]  # Soon they may be on the shelf.
+        self.catalogue.update_from_state(cycle, changed, live, before)
+        for call in self.on_cycle:
+            call(self._seen, cycle)
+        return [
+            self.catalogue.records[job_id] for job_id in changed
+        ]  # Soon they may be in the table of ended jobs only.
 
     def _show(self) -> None:
-        """Let others see the state."""
+        """Publish the state to other threads."""
         self.snapshot: Snapshot = self._controller.snapshot
         self.decisions = self._controller.state.decision
 
 
 def _plain_job(job: PastJob) -> bytes:
-    """What it has shown, without how estimates of it would have held, which is found out here."""
+    """A past job as bytes to compare, without how estimates of it would have held: that is computed here."""
     return msgspec.json.encode(replace(job, foretold=()), order="sorted")
 
 
 def _with(params: dict[str, Any]) -> str:
     """The parameters as a command line says them."""
-    said = ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in sorted(params.items()))
-    return f" with {said}" if said else ""
+    message = ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in sorted(params.items()))
+    return f" with {message}" if message else ""
 
 
 def _is_same(policy: BoundPolicy, name: str, settings: dict[str, Any]) -> bool:
@@ -346,7 +350,7 @@ def _plain(params: dict[str, Any]) -> bytes:
     return msgspec.json.encode(params, order="sorted")
 
 
-class _Last:
+class _LastCycle:
     """A journal that remembers the last cycle it kept."""
 
     def __init__(self, journal: DurableJournal) -> None:

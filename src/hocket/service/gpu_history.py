@@ -25,7 +25,7 @@ class HeldGpus(Struct, frozen=True, gc=False):
     gpus: list[str]
     from_s: float
     until_s: float | None  # None while it runs
-    how: str  # it ended
+    how: str  # how it ended
 
 
 class GpuHistory:
@@ -37,8 +37,8 @@ class GpuHistory:
         self._over: dict[str, list[HeldGpus]] = {}  # by job, the last that ended last
         self._lock = Lock()  # around changes of it
 
-    def see(self, changed: Iterable[Record]) -> None:
-        """These jobs have changed. For the controller's thread."""
+    def add_changes(self, changed: Iterable[Record]) -> None:
+        """Take in jobs that have changed. For the controller's thread."""
         ended = [record for record in changed if record.ended_s is not None]
         if ended:
             with self._lock:

@@ -22,7 +22,7 @@ class HistoryFold:
     """The state after the cycle of this number; no policy is asked, and nothing is written."""
 
     def __init__(self, header: Header, name: str, beginning: Beginning | None = None) -> None:
-        """Before cycle 1, or at a beginning; `name` is that of the journal. Raises JournalError."""
+        """Begin before cycle 1, or at `beginning`; `name` is that of the journal. Raises JournalError."""
         self._name = name
         self.policy_name = header.policy  # with which the journal begins
         self.number = 0 if beginning is None else beginning.number
@@ -57,8 +57,8 @@ class HistoryFold:
             raise JournalError(
                 f"journal '{self._name}', cycle {number:,}: it contradicts earlier cycles: {error}"
             ) from error
-        changed = self.catalogue.see(cycle)
-        self.catalogue.follow(cycle, changed, self.controller.state.jobs.live, before)
+        changed = self.catalogue.add_cycle(cycle)
+        self.catalogue.update_from_state(cycle, changed, self.controller.state.jobs.live, before)
         self.number, self.at_s = number, cycle.at_s
 
     def beginning(self) -> Beginning:

@@ -1,4 +1,4 @@
-"""States on the way through a journal, and the times of its cycles, so that any of them is found without folding all.
+"""Some states between the cycles of a journal, and the times of all cycles, so that any is found without folding all.
 
 A file beside the journal, made of it: if it is lost, damaged or of other code, it is made anew. It is divided into
 segments. Each has the times of its cycles, how much each decision changed, the jobs that ended, and the state after its

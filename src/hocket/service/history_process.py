@@ -32,7 +32,7 @@ class HistoryUnavailable(RuntimeError):
 
 
 class HistoryProcess:
-    """For any thread."""
+    """Has past states looked up by `history_worker.py`, one request at a time. For any thread."""
 
     def __init__(self, source: HistorySource, cycles: Callable[[], int] = lambda: 0) -> None:
         """`cycles` tells how many are in the journal."""
@@ -117,7 +117,7 @@ class HistoryProcess:
         if process is not None and process.poll() is None:
             return process
         self._end()
-        # -P: nothing that lies where we are is run.
+        # -P: no module is imported from the working directory.
         command = [sys.executable, "-P", "-m", "hocket.service.history_worker"]
         self._process = process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdin is not None

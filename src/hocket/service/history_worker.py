@@ -40,7 +40,7 @@ class HistorySource(Struct, frozen=True):
 
 
 class HistoryRequest(Struct, frozen=True):
-    """What is asked: a state after a cycle or at a time, or how many cycles there were when."""
+    """A request: a state after a cycle or at a time, or how many cycles there were when."""
 
     token: Token  # of the caller: what it may see
     cycle: int = 0  # 0: the last one
@@ -74,21 +74,21 @@ class HistoryWorker:
         """The answer to one request, with its body."""
         try:
             states = self._ready(_READY_S)
-            status, said = self._said(states, request)
+            status, content = self._answer_of(states, request)
         except NotKept as error:
-            status, said = 404, {"error": str(error)}
+            status, content = 404, {"error": str(error)}
         except IndexTroubleError as error:
-            status, said = 503, {"error": f"{error}; it is made anew"}
+            status, content = 503, {"error": f"{error}; it is made anew"}
             self._index_again()
         except JournalError as error:
             self.close()
-            status, said = 503, {"error": str(error)}
-        body = msgspec.json.encode(said)
+            status, content = 503, {"error": str(error)}
+        body = msgspec.json.encode(content)
         states_now = self._states
         indexed, last = (states_now.indexed, states_now.last) if states_now is not None else (0, 0)
         return HistoryAnswer(status, len(body), indexed, last), body
 
-    def _said(self, states: PastStates, request: HistoryRequest) -> tuple[int, Any]:
+    def _answer_of(self, states: PastStates, request: HistoryRequest) -> tuple[int, Any]:
         behind = f"the history is being read: up to cycle {states.indexed:,} of {states.last:,} so far; ask again"
         if request.buckets:
             since_s = -inf if request.since_s is None else request.since_s
@@ -108,10 +108,10 @@ class HistoryWorker:
             over=request.over, owner=request.owner, limit=request.limit,
         )  # fmt: skip
 
-    def follow(self) -> bool:
+    def index_further(self) -> bool:
         """Fold some further cycles; whether there may be more."""
         try:
-            return self._opened().follow(_SLICE) == _SLICE
+            return self._opened().index_further(_SLICE) == _SLICE
         except (JournalError, IndexTroubleError):  # It is told when something is asked.
             self.close()
             return False
@@ -132,7 +132,7 @@ class HistoryWorker:
 
     def _ready(self, within_s: float) -> PastStates:
         states, until = self._opened(), monotonic() + within_s
-        while states.follow(_SLICE) == _SLICE and monotonic() < until:
+        while states.index_further(_SLICE) == _SLICE and monotonic() < until:
             pass
         states.forget()
         return states
@@ -175,7 +175,7 @@ def serve(lines: Callable[[float], bytes | None], write: Callable[[bytes], objec
             line = lines(took_s if has_more else max(0.0, used_s + idle_s - monotonic()))
             if line is None and has_more:
                 began_s = monotonic()
-                has_more = worker.follow()
+                has_more = worker.index_further()
                 took_s = monotonic() - began_s
             elif not line:
                 return

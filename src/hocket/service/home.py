@@ -52,7 +52,7 @@ class Home:
 
     @property
     def journal_mark(self) -> Path:
-        """The name of the journal that this home has had jobs in, so that it is missed when it is not there."""
+        """The name of the journal that this home has had jobs in, so that a missing journal is noticed."""
         return self.path / "journal.name"
 
     def had_journal(self, name: str) -> bool:
@@ -99,7 +99,7 @@ class Home:
 
     @property
     def clock_file(self) -> Path:
-        """By how much the controller's clock differs from the time since the machine booted."""
+        """The file that says by how much the controller's clock differs from the time since the machine booted."""
         return self.path / "clock.json"
 
     @property

@@ -47,7 +47,7 @@ class Settings(Struct, frozen=True, omit_defaults=True):
 
     @property
     def agent_options(self) -> list[str]:
-        """As the agent of this machine takes them."""
+        """The options of the agent of this machine."""
         options = [] if self.gpus is None else ["--gpus", str(self.gpus)]
         options += [] if self.cores is None else ["--cores", f"{self.cores:g}"]
         options += ["--name", self.name] if self.name else []

@@ -16,13 +16,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hocket.control.admission import read_request, refusal
+from hocket.control.admission import read_submitted_spec, refusal
 from hocket.control.ports import Refused
 from hocket.job_input.read_job import FieldProblem, read_remote_job, remote_problems
 from hocket.model.capacity import Capacity
 from hocket.model.event import Event, JobRefused, JobSubmitted
 from hocket.model.job import Job, Kind
-from hocket.model.job_spec import JobRequest, SpecError
+from hocket.model.job_spec import SpecError, SubmittedSpec
 from hocket.model.notify_target import is_url
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
@@ -68,49 +68,49 @@ def read_body(body: bytes, owner: str = "") -> CallBody:
     return CallBody(given[key], key == "options")
 
 
-def read_requests(body: bytes, owner: str = "") -> list[JobRequest]:
+def read_submitted_specs(body: bytes, owner: str = "") -> list[SubmittedSpec]:
     """The jobs of a call. Raises SpecError."""
     call = read_body(body, owner)
     found = []
     for n, given in enumerate(call.given):
         try:
-            found.append(read_request(read_said(given) if call.has_options else given))
+            found.append(read_submitted_spec(read_options(given) if call.has_options else given))
         except (SpecError, FieldProblem) as error:
             raise SpecError(f"{'options' if call.has_options else 'jobs'}[{n}]: {error}") from error
     return found
 
 
-def read_said(said: object) -> dict[str, Any]:
-    """The spec that a user's words mean. Raises FieldProblem, or SpecError if they are no object."""
-    if not isinstance(said, dict):
+def read_options(options: object) -> dict[str, Any]:
+    """The spec that options mean, as a user gave them. Raises FieldProblem, or SpecError if they are no object."""
+    if not isinstance(options, dict):
         raise SpecError("must be an object")
-    if wrong := remote_problems(said):
+    if wrong := remote_problems(options):
         name = next(iter(wrong))
         raise FieldProblem(name, wrong[name])
-    return read_remote_job(said).spec
+    return read_remote_job(options).spec
 
 
-def call_parts(requests: Sequence[JobRequest], told: Sequence[Mapping[str, str]]) -> Iterator[list[JobRequest]]:
+def call_parts(specs: Sequence[SubmittedSpec], answers: Sequence[Mapping[str, str]]) -> Iterator[list[SubmittedSpec]]:
     """The parts in which a call is submitted, one after the other: one, unless it has many jobs.
 
-    `told` has what was answered so far: from there, the later parts of an array get the name that was made up for it.
+    `answers` is what was answered so far: later parts of an array get the name from there that was made up for it.
     """
-    if sum(request.count for request in requests) <= _WHOLE:
-        yield list(requests)
+    if sum(spec.count for spec in specs) <= _WHOLE:
+        yield list(specs)
         return
-    part: list[JobRequest] = []
+    part: list[SubmittedSpec] = []
     room = _PART
-    for whole in requests:
-        request = whole
-        while request.count > room:
-            yield [*part, replace(request, array=room)]
-            if not request.job.id:
-                name = name_and_number(told[-1]["id"])[0].rpartition("-")[0]
-                request = replace(request, job=replace(request.job, id=name))
-            request = replace(request, array=request.count - room, first=request.first + room)
+    for whole in specs:
+        spec = whole
+        while spec.count > room:
+            yield [*part, replace(spec, array=room)]
+            if not spec.job.id:
+                name = name_and_number(answers[-1]["id"])[0].rpartition("-")[0]
+                spec = replace(spec, job=replace(spec.job, id=name))
+            spec = replace(spec, array=spec.count - room, first=spec.first + room)
             part, room = [], _PART
-        part.append(request)
-        room -= request.count
+        part.append(spec)
+        room -= spec.count
         if not room:
             yield part
             part, room = [], _PART
@@ -136,12 +136,12 @@ def refused_command(job: Job, because: str = "and the controller listens to othe
 
 
 class Intake:
-    """Hands submissions to the controller. What is private is its thread's alone."""
+    """Hands submissions to the controller. Private attributes are used by the controller's thread only."""
 
     def __init__(
         self, engine: Engine, owners: Owners, secrets: SecretStore, protect_s: float = 0.0, *, commands: bool = False
     ) -> None:
-        """`commands`: jobs may be told of by commands, which run as the controller's user."""
+        """`commands`: jobs may name commands as notifications, which run as the controller's user."""
         self._engine = engine
         self._secrets = secrets
         self._owners = owners
@@ -149,33 +149,33 @@ class Intake:
         self._commands = commands
         self.bundles = BundleStore(None)  # the working directories that came before their jobs
         self.grows = False  # whether nodes may come for jobs that fit none
-        self._coming: set[str] = set()  # ids that the present cycle takes in
-        self._renamed: dict[str, str] = {}  # name → id, of those whose name was used before
+        self._coming: set[str] = set()  # ids of jobs in the present cycle
+        self._renamed: dict[str, str] = {}  # name → id, of jobs in it whose name was used before
         self._find: Callable[[str], Record | None] = self._find_fast
         self._looked_up: dict[str, Record | None] = {}  # jobs that were looked for, for the present call
         self._nodes: tuple[Node, ...] = ()
         self._whole = Capacity.of(())
 
-    def submit(self, requests: list[JobRequest]) -> Future[Any]:
+    def submit(self, specs: list[SubmittedSpec]) -> Future[Any]:
         """Done when they are in the journal: for each job, in order, its id and why it is refused, or nothing."""
-        told: list[tuple[str, str]] = []
+        answers: list[tuple[str, str]] = []
         mine: list[str] = []
 
         def make(snapshot: Snapshot, now_s: float) -> list[Event]:
             self._forget(mine)  # It may be made anew, when what it was made of was not kept.
-            told.clear()
+            answers.clear()
             mine.clear()
             events: list[Event] = []
             secrets: dict[str, dict[str, str]] = {}
-            self._look_up(requests)
-            for request, job, reason in self._judged(requests, snapshot):
-                told.append((job.id, reason))
+            self._look_up(specs)
+            for spec, job, reason in self._judged(specs, snapshot):
+                answers.append((job.id, reason))
                 if reason:
                     events.append(JobRefused(now_s, job.id, reason))
                     continue
                 mine.append(job.id)
-                if request.secrets:
-                    secrets[job.id] = request.secrets
+                if spec.secrets:
+                    secrets[job.id] = spec.secrets
                 bounded = replace(job, protect_s=self._protect_s) if self._protect_s else job
                 events.append(JobSubmitted(now_s, bounded))
             self._secrets.keep(secrets)  # first: no job is in the journal without them
@@ -184,31 +184,31 @@ class Intake:
         def result(refused: Refused) -> list[dict[str, str]]:
             # The cycle may have refused another job of the same name: then ours is there.
             there = self._engine.catalogue.records
-            return [{"id": i, "refused": why or ("" if i in there else refused.get(i, ""))} for i, why in told]
+            return [{"id": i, "refused": why or ("" if i in there else refused.get(i, ""))} for i, why in answers]
 
         future = self._engine.executor.post(make, result)
         future.add_done_callback(lambda _: self._forget(mine))
         future.add_done_callback(lambda _: self._secrets.drop(i for i in mine if i not in self._engine.snapshot.jobs))
         return future
 
-    def check(self, requests: Sequence[JobRequest]) -> list[tuple[Job, str]]:
+    def check(self, specs: Sequence[SubmittedSpec]) -> list[tuple[Job, str]]:
         """For each job, in order, what it would be if it were submitted now, and why it would be refused, or nothing.
 
         Nothing is submitted. Of an array the first 100 are looked at. For any thread. Raises EndedJobsError.
         """
         apart = Intake(self._engine, self._owners, self._secrets, commands=self._commands)
         apart._find = self._engine.catalogue.get
-        few = [replace(each, array=min(each.array, _CHECKED)) if each.array else each for each in requests]
-        return [(job, reason) for _request, job, reason in apart._judged(few, self._engine.snapshot)]
+        few = [replace(each, array=min(each.array, _CHECKED)) if each.array else each for each in specs]
+        return [(job, reason) for _spec, job, reason in apart._judged(few, self._engine.snapshot)]
 
-    def _judged(self, requests: Sequence[JobRequest], snapshot: Snapshot) -> Iterator[tuple[JobRequest, Job, str]]:
+    def _judged(self, specs: Sequence[SubmittedSpec], snapshot: Snapshot) -> Iterator[tuple[SubmittedSpec, Job, str]]:
         """Each job, with its id and after others by their ids, and why it is refused, or nothing."""
         whole = self._cluster(snapshot)
         number = snapshot.submissions
-        for said in requests:
-            request = self._with_matches(said, snapshot)
-            name = request.job.id or self._made_up_name(request.job, number)
-            for asked in request.jobs(name):
+        for given in specs:
+            spec = self._with_matches(given, snapshot)
+            name = spec.job.id or self._made_up_name(spec.job, number)
+            for asked in spec.jobs(name):
                 job = self._with_ids(asked, snapshot)
                 reason = _refused_name(asked) or self._refusal(job, snapshot, whole)
                 number += 1
@@ -216,13 +216,13 @@ class Intake:
                     self._coming.add(job.id)
                     if job.id != asked.id:
                         self._renamed[asked.id] = job.id
-                yield request, job, reason
+                yield spec, job, reason
 
-    def _look_up(self, requests: Sequence[JobRequest]) -> None:
+    def _look_up(self, specs: Sequence[SubmittedSpec]) -> None:
         """Look for the jobs that have these names, all at once."""
         names: list[str] = []
-        for request in requests:
-            names += request.names if request.job.id else ()
+        for spec in specs:
+            names += spec.names if spec.job.id else ()
         ids = [self._id_of(name) for name in names]
         found = self._engine.catalogue.known_among(ids)
         self._looked_up = {job_id: found.get(job_id) for job_id in ids}
@@ -244,21 +244,21 @@ class Intake:
         """The newest job with a name, among those of this cycle too."""
         return self._renamed.get(name) or self._engine.catalogue.names.id_of(name)
 
-    def _with_matches(self, request: JobRequest, snapshot: Snapshot) -> JobRequest:
+    def _with_matches(self, spec: SubmittedSpec, snapshot: Snapshot) -> SubmittedSpec:
         """After all live jobs, and those that came before it, whose name matches a pattern; as commands mean it.
 
         A pattern that nothing matches stays, and is refused as a name that no job has.
         """
-        job = request.job
+        job = spec.job
         if not any(c in name for name in job.predecessors for c in _PATTERN):
-            return request
+            return spec
         known = [*snapshot.jobs, *sorted(self._coming)]
 
         def matching(names: tuple[str, ...]) -> tuple[str, ...]:
             found = [[n for n in known if fnmatchcase(n, name)] if name not in known else [name] for name in names]
             return tuple(dict.fromkeys(n for name, some in zip(names, found, strict=True) for n in some or [name]))
 
-        return replace(request, job=replace(job, after=matching(job.after), after_any=matching(job.after_any)))
+        return replace(spec, job=replace(job, after=matching(job.after), after_any=matching(job.after_any)))
 
     def _with_ids(self, job: Job, snapshot: Snapshot) -> Job:
         """The job under an id of its own, if its name was used before by jobs that have ended; after others by id."""

@@ -8,12 +8,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hocket.control.admission import read_request
+from hocket.control.admission import read_submitted_spec
 from hocket.job_input.launchers import launcher_warning
-from hocket.job_input.read_job import FieldProblem, as_said, read_remote_job, remote_problems
+from hocket.job_input.read_job import FieldProblem, as_field_problem, read_remote_job, remote_problems
 from hocket.job_input.write_job import command_line, toml
 from hocket.model.job import Job
-from hocket.model.job_spec import FIELDS, JobRequest, SpecError, shown_spec
+from hocket.model.job_spec import FIELDS, SpecError, SubmittedSpec, shown_spec
 from hocket.policies.registry import BoundPolicy
 from hocket.service.ignored_options import ignored_options
 from hocket.service.intake import Intake, read_body
@@ -48,7 +48,7 @@ def check(
     if len(call.given) > CHECK_LIMIT:
         raise SpecError(f"a check is of 1 to {CHECK_LIMIT:,} jobs, not {len(call.given):,}")
     judge = _Judge(intake, policy, may_submit)
-    return [judge.said(each) if call.has_options else judge.spec(each) for each in call.given]
+    return [judge.from_options(each) if call.has_options else judge.from_spec(each) for each in call.given]
 
 
 class _Judge(Struct, frozen=True):
@@ -58,39 +58,39 @@ class _Judge(Struct, frozen=True):
     policy: BoundPolicy
     may_submit: Callable[[Job], str]
 
-    def spec(self, given: Any) -> CheckedJob:
+    def from_spec(self, given: Any) -> CheckedJob:
         found = CheckedJob()
         try:
-            return self._judged(found, read_request(given))
+            return self._judged(found, read_submitted_spec(given))
         except SpecError as error:
-            return _refused(found, as_said(str(error)))
+            return _refused(found, as_field_problem(str(error)))
 
-    def said(self, said: Any) -> CheckedJob:
-        if not isinstance(said, dict):
+    def from_options(self, options: Any) -> CheckedJob:
+        if not isinstance(options, dict):
             return CheckedJob(refused="a job must be an object")
-        problems = remote_problems(said)
-        right = {name: value for name, value in said.items() if name not in problems}
+        problems = remote_problems(options)
+        right = {name: value for name, value in options.items() if name not in problems}
         found = CheckedJob(command_line=command_line(right), toml=toml(right))
         if problems:
             name, problem = next(iter(problems.items()))
             return replace(found, refused=f"{name} {problem}", problems=problems)
         try:
-            spec = read_remote_job(said).spec
+            spec = read_remote_job(options).spec
             warning = launcher_warning(spec, is_here=False)
-            return self._judged(replace(found, warnings=[warning] if warning else []), read_request(spec))
+            return self._judged(replace(found, warnings=[warning] if warning else []), read_submitted_spec(spec))
         except FieldProblem as problem:
             return _refused(found, problem)
         except SpecError as error:
-            return _refused(found, as_said(str(error)))
+            return _refused(found, as_field_problem(str(error)))
 
-    def _judged(self, found: CheckedJob, request: JobRequest) -> CheckedJob:
-        judged = self.intake.check([request])
+    def _judged(self, found: CheckedJob, spec: SubmittedSpec) -> CheckedJob:
+        judged = self.intake.check([spec])
         job, why = next((each for each in judged if each[1]), judged[0])
         why = why or self.may_submit(job)
         warnings = [*found.warnings, *ignored_options(job, self.policy)]
         found = replace(found, job=shown_spec(job) | {"owner": job.owner}, warnings=warnings)
         if why:
-            return replace(_refused(found, as_said(why, job.id)), refused=why)
+            return replace(_refused(found, as_field_problem(why, job.id)), refused=why)
         return replace(found, id=judged[0][0].id)
 
 

@@ -11,7 +11,7 @@ from hocket.service.record import Record
 
 
 def job_files(record: Record, folders: Mapping[str, str]) -> dict[str, Any]:
-    """Its checkpoint, and the log of its last attempt, on each node of that; `folders` are those of the agents."""
+    """A job's checkpoint and the log of its last attempt, on each node of that; `folders` are those of the agents."""
     last = record.tries[-1] if record.tries else None
     if last is None:
         return {"checkpoint": [], "log": []}

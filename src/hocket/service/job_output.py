@@ -21,7 +21,7 @@ async def printed(api: Api, record: Record, offset: int, limit: int, attempt: in
     if (run := record.run_of(attempt)) == 0:
         return _log_part(b"", 0, 0)
     for node in api.engine.executor.nodes(record.job.id):
-        body, headers = await _told_by(
+        body, headers = await _sent_by_agent(
             api, node, ReadLog(token_hex(8), record.job.id, run, offset, min(limit, _LARGEST_LOG_PART))
         )
         if body or headers.get("x-attempt", "0") != "0":
@@ -35,7 +35,7 @@ async def answered(api: Api, record: Record) -> Response:
     near = api.engine.executor.nodes(record.job.id)
     for nodes in (near, [node for node in api.engine.sessions.addresses() if node not in near]):
         for node in nodes if not found else ():
-            body, headers = await _told_by(api, node, ReadAnswer(token_hex(8), record.job.id))
+            body, headers = await _sent_by_agent(api, node, ReadAnswer(token_hex(8), record.job.id))
             run = headers.get("x-attempt", "0")
             if body and run.isdecimal() and int(run) > last:
                 last, found = int(run), body
@@ -45,7 +45,7 @@ async def answered(api: Api, record: Record) -> Response:
     return Response(found, media_type="application/json", headers=said)
 
 
-async def _told_by(api: Api, node: str, order: ReadLog | ReadAnswer) -> tuple[bytes, dict[str, str]]:
+async def _sent_by_agent(api: Api, node: str, order: ReadLog | ReadAnswer) -> tuple[bytes, dict[str, str]]:
     """What a node's agent sends; nothing if it does not answer."""
     came = get_running_loop().create_future()
     api.logs[order.request] = came

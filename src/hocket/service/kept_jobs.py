@@ -39,12 +39,12 @@ _RECORDS = msgspec.msgpack.Decoder(list[Record])
 
 
 def encode_jobs(kept: KeptJobs) -> bytes:
-    """As they are stored."""
+    """The jobs as bytes."""
     return compress(_ENCODER.encode(kept))
 
 
 def decode_jobs(journal: str, data: bytes) -> KeptJobs:
-    """From where they are stored. Raises JournalError."""
+    """The jobs from their bytes. Raises JournalError."""
     try:
         return _KEPT.decode(decompress(data))
     except (msgspec.MsgspecError, zlib_error) as error:

@@ -35,7 +35,12 @@ class LocalAgent:
         `open_files` is how many files the agent and its jobs may open; None: as many as the controller.
         """
         self._home, self._open_files = home, open_files
-        module = [sys.executable, "-P", "-m", "hocket.agent.node"]  # -P: nothing that lies where we are is run.
+        module = [
+            sys.executable,
+            "-P",
+            "-m",
+            "hocket.agent.node",
+        ]  # -P: no module is imported from the working directory.
         where = ["--url", url, "--token-file", str(home.token_file), "--state", str(home.agent)]
         where += ["--ca", str(home.ca_file)] if home.ca_file.exists() else []
         where += ["--log-file", str(home.log), *(["--controller-lock", journal_lock] if journal_lock else [])]

@@ -69,8 +69,8 @@ class Metrics(Collector):
         self._request_s: dict[str, _Distribution] = {}  # by method
         ProcessCollector(registry=self._registry)
         self._registry.register(self)
-        engine.seen.append(self._see)
-        engine.timed.append(self._time)
+        engine.on_cycle.append(self._see)
+        engine.on_cycle_timed.append(self._time)
 
     # -- the controller's thread ----------------------------------------------------------------------------
 

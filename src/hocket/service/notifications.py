@@ -46,7 +46,7 @@ class Notification(Struct, frozen=True):
     ran_s: float  # seconds that it has run
 
     def environment(self) -> dict[str, str]:
-        """As the environment variables of a command."""
+        """The notification as environment variables of a command."""
         return {
             "HOCKET_NOTIFICATION": self.id,
             "HOCKET_JOB": self.job,
@@ -75,7 +75,7 @@ def notifications(
             for lost in list(records.values()):
                 if any(t.how == how and t.ended_s == cycle.at_s for t in lost.tries):
                     name = f"{number}.{index}.{lost.number}"
-                    yield lost, _told(name, lost, NotifyEvent.RETRY, "waiting", how, cycle.at_s)
+                    yield lost, _notification(name, lost, NotifyEvent.RETRY, "waiting", how, cycle.at_s)
         elif isinstance(event, JobEnded | JobFailed | JobPaused) and (record := find(event.job)) is not None:
             told = _of_event(f"{number}.{index}", event, record, cycle.at_s)
             if told is not None:
@@ -86,13 +86,13 @@ def _of_event(name: str, event: Event, record: Record, at_s: float) -> Notificat
     match event:
         case JobEnded(_, _, verdict, reason, at_exit):
             code = 0 if verdict == "finished" or at_exit else None
-            return _told(name, record, NotifyEvent.END, verdict, reason or record.reason, at_s, code)
+            return _notification(name, record, NotifyEvent.END, verdict, reason or record.reason, at_s, code)
         case JobFailed(_, _, reason, True, _, code):
-            return _told(name, record, NotifyEvent.END, "failed", reason, at_s, code)
+            return _notification(name, record, NotifyEvent.END, "failed", reason, at_s, code)
         case JobFailed(_, _, reason, False, _, code):
-            return _told(name, record, NotifyEvent.RETRY, "waiting", reason, at_s, code)
+            return _notification(name, record, NotifyEvent.RETRY, "waiting", reason, at_s, code)
         case JobPaused() if record.held is None or not record.held.is_paused:
-            return _told(name, record, NotifyEvent.PAUSE, "paused", _pause_reason(record, at_s), at_s)
+            return _notification(name, record, NotifyEvent.PAUSE, "paused", _pause_reason(record, at_s), at_s)
     return None
 
 
@@ -108,7 +108,7 @@ def _pause_reason(record: Record, at_s: float) -> str:
     return record.reason
 
 
-def _told(
+def _notification(
     name: str, record: Record, event: NotifyEvent, state: str, reason: str, at_s: float, code: int | None = None
 ) -> Notification:
     job = record.job

@@ -35,7 +35,7 @@ _CLOSE_S = 5.0  # for what is under way when the controller ends
 
 
 class _Cursor(Struct, frozen=True):
-    """What a crash may not make us forget."""
+    """What must survive a crash."""
 
     journal: str  # its name
     cycle: int  # all notifications up to this cycle are delivered or given up
@@ -44,13 +44,13 @@ class _Cursor(Struct, frozen=True):
 
 class _Delivery(Struct, eq=False):
     cycle: int
-    told: Notification
+    notification: Notification
     folder: str
     attempts: int = 0
 
 
 class Notifier:
-    """Follows the cycles of a journal, and tells users what happened to their jobs."""
+    """Follows the cycles of a journal, and sends users notifications of what happened to their jobs."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Notifier:
         targets: tuple[str, ...] = (),
         send: Callable[[str, Notification, str], str] = deliver,
     ) -> None:
-        """Jobs of the catalogue are told of at their own targets and, all of them, at `targets`."""
+        """Notifications of a job go to its own targets, and those of all jobs to `targets`."""
         self._home = home
         self._catalogue = catalogue
         self._targets = targets
@@ -71,11 +71,11 @@ class Notifier:
         # All below is read and written with `_changed` held.
         self._queues: dict[str, deque[_Delivery]] = {}  # target → those not delivered; one under way is the first
         self._due: list[tuple[float, int, str]] = []  # heap: when to look at a target next; one entry for each queue
-        self._looks = 0  # breaks ties in it
+        self._scheduled = 0  # breaks ties in it
         self._open: dict[int, int] = {}  # cycle → how many of its deliveries are not done
         self._done: dict[str, int] = {}  # id and target of one that is done → its cycle
         self._seen = 0  # number of the last cycle
-        self._kept: _Cursor | None = None
+        self._saved_cursor: _Cursor | None = None
         self._under_way = 0
         self._is_leaving = self._is_closed = False
         self._threads = [Thread(target=self._work, name=f"notify-{n}", daemon=True) for n in range(_THREADS)]
@@ -87,7 +87,7 @@ class Notifier:
         found = [cursor for cursor in (self._read(),) if cursor is not None and cursor.journal == journal.name]
         found += _notes(journal.others.notes_before())  # A controller of another home may have sent more.
         found = [cursor for cursor in found if cursor.cycle <= length]
-        # What happened before there was a file is not told.
+        # There are no notifications of what happened before there was a file.
         cursor = max(found, key=lambda cursor: cursor.cycle, default=_Cursor(journal.name, length))
         if (begun := journal.beginning()) is not None and cursor.cycle < begun.number:
             _log.warning("notifications of cycles %d to %d are lost: they were removed", cursor.cycle + 1, begun.number)
@@ -95,41 +95,41 @@ class Notifier:
         self._seen = cursor.cycle
         done = set(cursor.done)
         for number, cycle in enumerate(journal.after(cursor.cycle), cursor.cycle + 1):
-            self.see(number, cycle, done)
+            self.add_cycle(number, cycle, done)
         with self._changed:
             if self._open:
                 _log.info("%d notifications of before the start are sent now", sum(self._open.values()))
-            self._keep()
+            self._save_cursor()
         for thread in self._threads:
             thread.start()
 
-    def see(self, number: int, cycle: Cycle, done: set[str] | frozenset[str] = frozenset()) -> None:
+    def add_cycle(self, number: int, cycle: Cycle, done: set[str] | frozenset[str] = frozenset()) -> None:
         """Take in a cycle that is in the journal, except what is `done`. Never waits, never raises."""
         try:
             found = [
-                (record, told)
-                for record, told in notifications(number, cycle, self._catalogue.records, self._find)
-                if not (self._is_leaving and told.event is NotifyEvent.PAUSE)  # `hocket down` is no policy.
+                (record, notification)
+                for record, notification in notifications(number, cycle, self._catalogue.records, self._find)
+                if not (self._is_leaving and notification.event is NotifyEvent.PAUSE)  # `hocket down` is no policy.
             ]
         except Exception:
             _log.exception("notifications of cycle %d are lost", number)
             found = []
         with self._changed:
             self._seen = max(self._seen, number)
-            for record, told in found:
+            for record, notification in found:
                 launch = record.job.launch
                 own = launch.notify if launch is not None else ()
                 folder = (launch.cwd if launch is not None else "") or str(self._home.path)
                 for target in dict.fromkeys((*own, *self._targets)):
-                    if _key(told, target) in done:
-                        self._done[_key(told, target)] = number
+                    if _key(notification, target) in done:
+                        self._done[_key(notification, target)] = number
                     else:
-                        self._put(target, _Delivery(number, told, folder))
-            if self._kept is not None and self._seen >= self._kept.cycle + _CYCLES:
+                        self._put(target, _Delivery(number, notification, folder))
+            if self._saved_cursor is not None and self._seen >= self._saved_cursor.cycle + _CYCLES:
                 self._changed.notify()
 
     def leave(self) -> None:
-        """The controller goes down: that it pauses all jobs is not told."""
+        """The controller goes down: the pauses of all jobs that follow are not notified."""
         self._is_leaving = True
 
     def close(self) -> None:
@@ -140,30 +140,30 @@ class Notifier:
                 self._changed.wait(0.05)
             self._is_closed = True
             self._changed.notify_all()
-            self._keep()
+            self._save_cursor()
 
     def _find(self, job_id: str) -> Record | None:
         try:
             return self._catalogue.get(job_id)
         except EndedJobsError as error:
-            _log.warning("job '%s' is not told of: %s", job_id, error)
+            _log.warning("no notification of job '%s' is sent: %s", job_id, error)
             return None
 
     def _put(self, target: str, delivery: _Delivery) -> None:
         queue = self._queues.get(target)
         if queue is not None and len(queue) >= _WAITING:
-            said = "a notification of job '%s' is dropped: %d wait for %s already"
-            _log.warning(said, delivery.told.job, len(queue), shown_target(target))
+            message = "a notification of job '%s' is dropped: %d wait for %s already"
+            _log.warning(message, delivery.notification.job, len(queue), shown_target(target))
             return
         self._open[delivery.cycle] = self._open.get(delivery.cycle, 0) + 1
         if queue is None:
             self._queues[target] = queue = deque()
-            self._look(target, 0.0)
+            self._schedule(target, 0.0)
         queue.append(delivery)
 
-    def _look(self, target: str, at_s: float) -> None:
-        self._looks += 1
-        heappush(self._due, (at_s, self._looks, target))
+    def _schedule(self, target: str, at_s: float) -> None:
+        self._scheduled += 1
+        heappush(self._due, (at_s, self._scheduled, target))
         self._changed.notify()
 
     def _is_due(self) -> bool:
@@ -174,8 +174,8 @@ class Notifier:
     def _work(self) -> None:
         with self._changed:
             while not self._is_closed:
-                if self._kept is None or self._seen >= self._kept.cycle + _CYCLES:
-                    self._keep()
+                if self._saved_cursor is None or self._seen >= self._saved_cursor.cycle + _CYCLES:
+                    self._save_cursor()
                 if not self._is_due():
                     self._changed.wait(self._due[0][0] - monotonic() if self._due else None)
                     continue
@@ -192,46 +192,51 @@ class Notifier:
 
     def _try(self, target: str, delivery: _Delivery) -> str:
         try:
-            return self._send(target, delivery.told, delivery.folder)
-        except Exception as error:  # A thread that ends would take its target with it.
-            _log.exception("a notification broke")
+            return self._send(target, delivery.notification, delivery.folder)
+        except Exception as error:  # If the thread ended, its target would get no more notifications.
+            _log.exception("an error in sending a notification")
             return f"{type(error).__name__}: {error}"
 
     def _settle(self, target: str, delivery: _Delivery, problem: str) -> None:
         """A target was tried: go on with its next notification, or repeat this one later."""
         delivery.attempts += 1
-        told = delivery.told
+        notification = delivery.notification
         if problem and delivery.attempts < ATTEMPTS:
             again_s = BACKOFF_S * 2 ** (delivery.attempts - 1)
-            said = "notification '%s' of job '%s' did not reach %s: %s; tried again in %g s"
-            _log.warning(said, told.event, told.job, shown_target(target), problem, again_s)
-            self._look(target, monotonic() + again_s)
+            message = "notification '%s' of job '%s' did not reach %s: %s; tried again in %g s"
+            _log.warning(message, notification.event, notification.job, shown_target(target), problem, again_s)
+            self._schedule(target, monotonic() + again_s)
             return
         if problem:
-            said = "notification '%s' of job '%s' did not reach %s: %s; given up after %d attempts"
-            _log.error(said, told.event, told.job, shown_target(target), problem, ATTEMPTS)
+            message = "notification '%s' of job '%s' did not reach %s: %s; given up after %d attempts"
+            _log.error(message, notification.event, notification.job, shown_target(target), problem, ATTEMPTS)
         else:
-            _log.debug("notification '%s' of job '%s' has reached %s", told.event, told.job, shown_target(target))
+            _log.debug(
+                "notification '%s' of job '%s' has reached %s",
+                notification.event,
+                notification.job,
+                shown_target(target),
+            )
         queue = self._queues[target]
         queue.popleft()
         if queue:
-            self._look(target, 0.0)
+            self._schedule(target, 0.0)
         else:
             del self._queues[target]
         self._open[delivery.cycle] -= 1
         if not self._open[delivery.cycle]:
             del self._open[delivery.cycle]
-        self._done[_key(told, target)] = delivery.cycle
-        self._keep()
+        self._done[_key(notification, target)] = delivery.cycle
+        self._save_cursor()
 
     # -- the file -----------------------------------------------------------------------------------------------
 
-    def _keep(self) -> None:
+    def _save_cursor(self) -> None:
         """Write down how far we are, if that has changed."""
         cycle = min(self._open) - 1 if self._open else self._seen
         self._done = {key: of for key, of in self._done.items() if of > cycle}
         cursor = _Cursor(self._journal, cycle, tuple(self._done))
-        if cursor == self._kept:
+        if cursor == self._saved_cursor:
             return
         text = msgspec.json.encode(cursor).decode()
         self._share(text)
@@ -239,7 +244,7 @@ class Notifier:
             self._home.write(self._file, text)
         except OSError as error:
             _log.warning("'%s' cannot be written (%s): some notifications may come twice", self._file, error)
-        self._kept = cursor
+        self._saved_cursor = cursor
 
     def _read(self) -> _Cursor | None:
         try:
@@ -247,7 +252,11 @@ class Notifier:
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
-            _log.warning("'%s' cannot be read (%s): what happened before this start is not told", self._file, error)
+            _log.warning(
+                "'%s' cannot be read (%s): no notifications are sent of what happened before this start",
+                self._file,
+                error,
+            )
             return None
 
 
@@ -259,5 +268,5 @@ def _notes(notes: str) -> list[_Cursor]:
         return []
 
 
-def _key(told: Notification, target: str) -> str:
-    return f"{told.id} {target}"
+def _key(notification: Notification, target: str) -> str:
+    return f"{notification.id} {target}"

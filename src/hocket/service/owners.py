@@ -97,7 +97,7 @@ def _infinite_field(body: bytes) -> str:
 
 
 class Owners:
-    """Hands what is set to the controller. What is private is its thread's alone."""
+    """Hands what is set to the controller. Private attributes are used by the controller's thread only."""
 
     def __init__(self, executor: LiveExecutor) -> None:
         self._executor = executor
@@ -112,7 +112,7 @@ class Owners:
 
         def make(snapshot: Snapshot, now_s: float) -> list[Event]:
             before = self.known(snapshot, owner_id) or Owner(owner_id)
-            now = replace(before, **_said(spec))
+            now = replace(before, **_given_fields(spec))
             if now == before:
                 return []
             self._coming[owner_id] = now
@@ -123,7 +123,7 @@ class Owners:
         return future
 
 
-def _said(spec: OwnerSpec) -> dict[str, Any]:
+def _given_fields(spec: OwnerSpec) -> dict[str, Any]:
     return {field: value for field, value in asdict(spec).items() if value is not UNSET}
 
 

@@ -71,7 +71,7 @@ class PageSessions:
         return link, expires_s
 
     def use_link(self, link: str) -> Token | None:
-        """Whose link it is; None if it was used before, is too old, or its token is not valid any more."""
+        """The token that a link was made for; None if it was used, is too old, or its token is no longer valid."""
         token, expires_s = self._links.pop(_digest(link), (None, 0.0))
         if token is None or self._clock() >= expires_s or not self._tokens.is_valid(token):
             return None
@@ -82,8 +82,8 @@ class PageSessions:
         expires_s = self._clock() + SESSION_S
         if token.expires_s is not None:
             expires_s = min(expires_s, token.expires_s)
-        said = f"{token_hex(8)}.{int(expires_s)}.{token.digest}"
-        return PageSession(f"{said}.{self._sealed('cookie', said)}", self._sealed("proof", said), expires_s)
+        content = f"{token_hex(8)}.{int(expires_s)}.{token.digest}"
+        return PageSession(f"{content}.{self._sealed('cookie', content)}", self._sealed("proof", content), expires_s)
 
     def now_s(self) -> float:
         """The time that sessions expire by."""
@@ -93,10 +93,10 @@ class PageSessions:
 
     def find(self, cookies: bytes, proof: bytes) -> Token | None:
         """The token of a request with these headers; None without both halves of a session that is valid."""
-        said = self._said(cookies)
-        if not said or not hmac.compare_digest(self._sealed("proof", said).encode(), proof):
+        content = self._cookie_value(cookies)
+        if not content or not hmac.compare_digest(self._sealed("proof", content).encode(), proof):
             return None
-        session, expires_s, digest = said.split(".")
+        session, expires_s, digest = content.split(".")
         if self._clock() >= int(expires_s) or session in self._signed_out:
             return None
         return self._tokens.of_digest(digest)
@@ -107,7 +107,7 @@ class PageSessions:
 
     def end(self, cookies: bytes) -> Future[Any]:
         """Sign out the session of a request that was found valid; done when it is in the journal."""
-        session, expires_s, _digest_of_token = self._said(cookies).split(".")
+        session, expires_s, _digest_of_token = self._cookie_value(cookies).split(".")
         now_s = self._clock()
         over = [other for other, until_s in self._signed_out.items() if until_s <= now_s]
 
@@ -119,19 +119,19 @@ class PageSessions:
 
         return self._executor.post(make)
 
-    def _said(self, cookies: bytes) -> str:
+    def _cookie_value(self, cookies: bytes) -> str:
         """What the cookie among these says, if it is one of ours; else nothing."""
         if len(cookies) > _LONGEST_COOKIE:
             return ""
         for cookie in cookies.decode("latin-1").split(";"):
             name, _, value = cookie.strip().partition("=")
-            said, _, seal = value.rpartition(".")
-            if name == self.cookie_name and hmac.compare_digest(self._sealed("cookie", said), _ascii(seal)):
-                return said
+            content, _, seal = value.rpartition(".")
+            if name == self.cookie_name and hmac.compare_digest(self._sealed("cookie", content), _ascii(seal)):
+                return content
         return ""
 
-    def _sealed(self, half: str, said: str) -> str:
-        return hmac.digest(self._key, f"{half}:{said}".encode(), "sha256").hex()
+    def _sealed(self, half: str, content: str) -> str:
+        return hmac.digest(self._key, f"{half}:{content}".encode(), "sha256").hex()
 
 
 def _ascii(text: str) -> str:

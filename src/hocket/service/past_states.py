@@ -1,8 +1,8 @@
 """The cluster, the queue and the jobs as they were after any cycle of a journal.
 
-A *front* folds the cycles once, in order, and leaves states on the way (`history_index.py`). To look at a cycle, the
-last state before it is taken and the few cycles from there on are folded. Memory holds two states, however long the
-journal is.
+`_IndexBuilder` folds the cycles once, in order, and stores states on the way (`history_index.py`). To look at a cycle,
+the last state before it is taken and the few cycles from there on are folded. Memory holds two states, however long
+the journal is.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class PastStates:
         self.header = self._journal.header
         if not self._is_of_this_journal():
             self._index.clear()
-        self._front = self._begun()
+        self._builder = self._resumed_builder()
         self._view: HistoryFold | None = None
         self._seen: PastState | None = None  # the last that was asked for
 
@@ -85,35 +85,39 @@ class PastStates:
 
     # -- the index ----------------------------------------------------------------------------------------------
 
-    def follow(self, most: int) -> int:
+    def index_further(self, most: int) -> int:
         """Fold up to so many further cycles of the journal; gives how many it were. Raises JournalError."""
         begun, _ = self._beginnings()
-        if begun is not None and self._front.fold.number < begun.number and not self._has_archived(self._front.fold):
+        if (
+            begun is not None
+            and self._builder.fold.number < begun.number
+            and not self._has_archived(self._builder.fold)
+        ):
             self._index.clear()  # What it would continue from was removed.
-            self._front = self._begun()
+            self._builder = self._resumed_builder()
         count = 0
-        for number, value, check in islice(self._rows_after(self._front.fold.number), most):
+        for number, value, check in islice(self._rows_after(self._builder.fold.number), most):
             cycle = decoded_cycle(self._journal.name, number, value, check)
-            self._front.add(number, cycle, len(value), check)
+            self._builder.add(number, cycle, len(value), check)
             count += 1
-            if self._front.is_full:
-                self._front.store(self._index)
+            if self._builder.is_full:
+                self._builder.store(self._index)
         return count
 
     def index_again(self) -> None:
         """Forget the index, which is damaged, and begin anew. Raises JournalError and IndexTroubleError."""
         self._index.clear()
-        self._front, self._view, self._seen = self._begun(), None, None
+        self._builder, self._view, self._seen = self._resumed_builder(), None, None
 
     @property
     def indexed(self) -> int:
         """The last cycle up to which all are indexed."""
-        return self._front.fold.number
+        return self._builder.fold.number
 
     @property
     def indexed_until_s(self) -> float:
         """The time of that cycle."""
-        return self._front.fold.at_s
+        return self._builder.fold.at_s
 
     @property
     def last(self) -> int:
@@ -134,7 +138,7 @@ class PastStates:
 
     def cycle_at(self, time_s: float) -> int:
         """The last cycle at that time or before, of those that are indexed. Raises NotKept."""
-        number = self._front.cycle_at(time_s)
+        number = self._builder.cycle_at(time_s)
         if number is None:
             for segment in reversed(self._index.segments):
                 if segment.from_s <= time_s:
@@ -316,21 +320,21 @@ class PastStates:
             return False
         return row is not None and row[0] == newest.last and row[2] == newest.crc
 
-    def _begun(self) -> _Front:
-        """The front after the last segment, or at the oldest cycle that there is."""
+    def _resumed_builder(self) -> _IndexBuilder:
+        """A builder that goes on after the last segment, or begins at the oldest cycle that there is."""
         if segments := self._index.segments:
             try:
                 state = self._index.state(segments[-1].last)
             except IndexTroubleError:  # It is damaged.
                 self._index.clear()
-                return self._begun()
-            return _Front(self._fold_from(state), len(state.state) + len(state.jobs))
+                return self._resumed_builder()
+            return _IndexBuilder(self._fold_from(state), len(state.state) + len(state.jobs))
         begun, files = self._beginnings()
-        return _Front(self._fold_from(ArchiveReader(files[0].path).head.beginning if files else begun), 0)
+        return _IndexBuilder(self._fold_from(ArchiveReader(files[0].path).head.beginning if files else begun), 0)
 
     def _fold_from(self, state: Beginning | None) -> HistoryFold:
         was_enabled = gc.isenabled()
-        gc.disable()  # All that is made stays: to look for garbage in it takes half as long again.
+        gc.disable()  # All that is made stays: looking for garbage in it would take half as long again.
         try:
             return HistoryFold(self.header, self._journal.name, state)
         finally:
@@ -340,18 +344,18 @@ class PastStates:
     # -- columns ------------------------------------------------------------------------------------------------
 
     def _segments(self) -> list[Segment]:
-        """All segments, and what of the next is there."""
-        tail = self._front.segment()
+        """All segments, and the part of the next that is there."""
+        tail = self._builder.segment()
         return [*self._index.segments, *([tail] if tail is not None else [])]
 
     def _columns_of(self, segment: Segment) -> tuple[array[float], array[int]]:
-        if segment.first == self._front.first:
-            return self._front.times, self._front.changes
+        if segment.first == self._builder.first:
+            return self._builder.times, self._builder.changes
         return self._index.columns(segment.last)
 
 
-class _Front:
-    """The fold at the end of what is indexed, and what was gathered since the last segment."""
+class _IndexBuilder:
+    """Folds cycles for the index, and keeps what it has of the next segment."""
 
     def __init__(self, fold: HistoryFold, room: int) -> None:
         """`room` is the size of the last state that was stored."""

@@ -61,7 +61,7 @@ PERMISSIONS: Mapping[str, Roles] = {
     "POST /v1/jobs/{job_id:path}/pause": _USE,
     "POST /v1/jobs/{job_id:path}/resume": _USE,
     "POST /v1/jobs/{job_id:path}/stop": _USE,
-    "POST /v1/wishes": _USE,
+    "POST /v1/job-requests": _USE,
     "PUT /v1/owners/{owner_id:text}": _RULE,
     "POST /v1/nodes/{node:text}/drain": _RULE,
     "POST /v1/nodes/{node:text}/undrain": _RULE,
@@ -92,9 +92,9 @@ class Permissions:
         self._fixed: dict[tuple[str, str], tuple[str, Roles]] = {}  # by method and path, of routes without parameters
 
     def of(self, scope: Scope) -> tuple[str, Roles]:
-        """The call as it is declared, and who may make it; what no route serves is answered to all that have a token.
+        """The call as it is declared, and the roles that may make it; all with a token may call what no route serves.
 
-        That answer is 404, or 405.
+        The answer to that is 404, or 405.
         """
         method, path = key = scope["method"], scope["path"]
         if (found := self._fixed.get(key)) is not None:

@@ -22,7 +22,7 @@ class AheadGpus(Struct, frozen=True, gc=False):
 
 
 def plan_ahead(snapshot: Snapshot, now_s: float, token: Token) -> list[AheadGpus]:
-    """As far as the caller may see it: when a job will end is told of its progress, which is its owner's."""
+    """GPUs that jobs will hold, and until when, where the caller may see a job's progress."""
     found: list[AheadGpus] = []
     for _rank, _number, job_id in snapshot.placed:
         view = snapshot.jobs[job_id]

@@ -1,8 +1,8 @@
 """A live controller outlives its policy, which may have been written yesterday.
 
-A decision that raises costs a cycle: the controller sees to that. Ranks and the moments at which they change are asked
-for in the middle of taking facts in, where nothing may be left half done; and what a policy notes must fit into the
-journal, or no cycle would ever be written again.
+A decision that raises costs a cycle: the controller sees to that. But ranks and the moments at which they change
+are computed while events are folded, which must not end halfway; and a policy's memos must fit into the journal, or no
+further cycle could be written.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hocket.model.view import JobView
 from hocket.policies.registry import BoundPolicy
 
 
-def guarded(policy: BoundPolicy, excuse: OnPolicyError) -> BoundPolicy:
-    """The policy, in whose ranks and notes no fault ends the controller; `excuse` is told of each."""
+def guarded(policy: BoundPolicy, on_error: OnPolicyError) -> BoundPolicy:
+    """The policy, in whose ranks and notes no fault ends the controller; `on_error` is called with each."""
     decide, ranked, shifting = policy.decide, policy.order, policy.shifts
 
     def decided(snapshot: Snapshot) -> Plan:
@@ -38,7 +38,7 @@ def guarded(policy: BoundPolicy, excuse: OnPolicyError) -> BoundPolicy:
                 return rank
             raise TypeError(f"its order must give a tuple, not {rank!r}")
         except Exception as error:
-            excuse(error)
+            on_error(error)
             return view.rank  # as it stood before
 
     def shifts(view: JobView, now_s: float) -> float | None:
@@ -46,7 +46,7 @@ def guarded(policy: BoundPolicy, excuse: OnPolicyError) -> BoundPolicy:
         try:
             return shifting(view, now_s)
         except Exception as error:
-            excuse(error)
+            on_error(error)
             return None
 
     return replace(policy, decide=decided, order=order, shifts=None if shifting is None else shifts)

@@ -36,7 +36,7 @@ MARGIN = 0.01  # of the reward: by so much the learned policy must fall behind, 
 
 
 class SwitchOptions(Struct, frozen=True):
-    """To which policy, judged how often, by how much of the past."""
+    """Which policy may take over, how often it is judged, and by how much of the past."""
 
     learned: str
     params: dict[str, Any] = {}  # those of it that were given; of others, MLF-H's are carried over
@@ -141,8 +141,8 @@ class PolicySwitch:
             _log.info(few, options.learned, found.jobs, days, options.least_jobs)
             return
         names = (USUAL, options.learned)
-        said = "'%s' was judged: reward %.3f, '%s' %.3f, over %d jobs of the last %g days"
-        _log.info(said, options.learned, found.learned, USUAL, found.usual, found.jobs, days)
+        message = "'%s' was judged: reward %.3f, '%s' %.3f, over %d jobs of the last %g days"
+        _log.info(message, options.learned, found.learned, USUAL, found.usual, found.jobs, days)
         if (decided := switch(found, learned_decides, options.least_jobs, names, days)) is not None:
             self._engine.set_policy(learned if decided.to_learned else usual, decided.reason).result(_WRITE_S)
 
@@ -159,7 +159,7 @@ class PolicySwitch:
         if self._over.is_set():
             process.kill()
         try:
-            said, _error = process.communicate(msgspec.json.encode(asked) + b"\n", timeout=_LIMIT_S)
+            output, _error = process.communicate(msgspec.json.encode(asked) + b"\n", timeout=_LIMIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
@@ -168,9 +168,9 @@ class PolicySwitch:
             self._process = None
         if self._over.is_set():
             return None
-        if not said:
+        if not output:
             raise OSError(f"its process ended with code {process.returncode}")
-        told = msgspec.json.decode(said, type=dict[str, msgspec.Raw])
-        if "error" in told:
-            raise OSError(msgspec.json.decode(told["error"], type=str))
-        return msgspec.json.decode(told["result"], type=Judgement)
+        result = msgspec.json.decode(output, type=dict[str, msgspec.Raw])
+        if "error" in result:
+            raise OSError(msgspec.json.decode(result["error"], type=str))
+        return msgspec.json.decode(result["result"], type=Judgement)

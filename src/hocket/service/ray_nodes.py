@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hocket.executors.ray.messages import IDLE_S, KEEP_S, LEAVE, AgentSettings, NodeNeeds, WatchSpec, said
+from hocket.executors.ray.messages import IDLE_S, KEEP_S, LEAVE, AgentSettings, NodeNeeds, WatchSpec, encoded
 from hocket.model.snapshot import Snapshot
 from hocket.service.home import Home
 from hocket.service.idle_nodes import idle_nodes
@@ -95,7 +95,7 @@ class RayNodes:
             options.idle_s if options.autoscale else 0.0, str(self._home.path / "ray_drained.json"),
         )  # fmt: skip
         assert self._child is not None
-        self._send(self._child, said(self._spec))
+        self._send(self._child, encoded(self._spec))
         self._thread.start()
 
     @property
@@ -117,7 +117,7 @@ class RayNodes:
         with self._lock:
             self._needs = needs
             if self._child is not None:
-                self._send(self._child, said(needs))
+                self._send(self._child, encoded(needs))
 
     def stop(self) -> None:
         """End all agents, and give back what was reserved."""
@@ -168,7 +168,7 @@ class RayNodes:
         child = self._launched()
         answer = self._answer(child, _CONNECT_S)
         if answer is not None and "error" not in answer and self._spec is not None:
-            self._send(child, said(self._spec) + (said(self._needs) if self._options.autoscale else b""))
+            self._send(child, encoded(self._spec) + (encoded(self._needs) if self._options.autoscale else b""))
             self._trouble = ""
             return child
         trouble = f"Ray at {self._options.address} does not answer" if answer is None else str(answer.get("error"))

@@ -13,7 +13,7 @@ from hocket.model.view import Observation
 from hocket.service.thinned_curve import CurvePoint, ThinnedCurve
 
 _LINES = 100  # about one job
-GOES_ON = "goes on"  # what a job does that a decision was about and that keeps its place
+GOES_ON = "goes on"  # the line of a job that a decision was about and that keeps its place
 _ATTEMPTS = 100  # of one job
 _WARNINGS = 50
 
@@ -33,9 +33,9 @@ class AttemptRecord(Struct, gc=False):
     run: int  # its number for agents, which name logs by it; numbers of runs have gaps
     nodes: list[str]
     size: int
-    started_s: float | None = None  # None: it broke before it ran
+    started_s: float | None = None  # None: it failed before it ran
     ended_s: float | None = None
-    how: str = ""  # it ended
+    how: str = ""  # how it ended
     code: int | None = None  # exit code of a process that failed, as a shell has it; None if not known
     gpus: list[str] = []  # as `node:index`
 
@@ -66,11 +66,11 @@ class Record(Struct, eq=False):
     unseen: str = ""  # the warning that its criterion's metric was not seen, until it is
     step: int = 0  # steps done, as the job counts them; 0 if it named none
     lost_steps: int = 0  # of a job without epochs
-    run: int = 0  # number of the last run that began or broke
+    run: int = 0  # number of the last run that began or failed
     held: HeldTime | None = None  # None: it never was
-    observations: tuple[Observation, ...] = ()  # its last reports, once it is over; before that its view has them
+    observations: tuple[Observation, ...] = ()  # its last reports, once it has ended; before that they are in its view
     gpus: list[str] = []  # that the plan last gave it, as `node:index`
-    curve: ThinnedCurve | None = None  # its reports over all its time; None: it made none
+    curve: ThinnedCurve | None = None  # its reports over its whole run time; None: it made none
 
     def ran_at(self, now_s: float) -> float:
         """Seconds it has run."""
@@ -92,10 +92,10 @@ class Record(Struct, eq=False):
             return self.tries[-1].run if self.tries else 0
         return next((t.run for t in self.tries if t.number == attempt), 0)
 
-    # -- as it goes on ------------------------------------------------------------------------------------------
+    # -- what happens to it-------------------------------------------------------------------------------------
 
     def note(self, at_s: float, what: str, reason: str = "") -> None:
-        """Something happened to it. That it goes on, epoch after epoch, is told once, as it was said last."""
+        """Add a line about what happened. Of several "goes on" in a row only the last is kept."""
         if what == GOES_ON and self.lines and self.lines[-1].what == GOES_ON:
             self.lines.pop()
         self.lines.append(Line(at_s, what, reason))
@@ -107,29 +107,29 @@ class Record(Struct, eq=False):
             self.warnings.append(about)
             del self.warnings[:-_WARNINGS]
 
-    def reports(self, at_s: float, epoch: int, step: int, metrics: dict[str, float]) -> None:
-        """It said how far it is."""
+    def reported(self, at_s: float, epoch: int, step: int, metrics: dict[str, float]) -> None:
+        """It reported its progress."""
         if self.curve is None:
             self.curve = ThinnedCurve()
         self.curve.add(CurvePoint(at_s, epoch, step, metrics))
 
-    def runs(self, at_s: float, attempt: int) -> None:
-        """It runs from now on, in this attempt; one that goes on in the same process has number 0.
+    def started(self, at_s: float, attempt: int) -> None:
+        """It runs from now on, in this attempt; one that continues in the same process has number 0.
 
         A simulation has no numbers: there, other GPUs are another attempt.
         """
         last = self.tries[-1] if self.tries and self.tries[-1].ended_s is None else None
         if last is not None and (attempt == last.run or (not attempt and self.gpus == last.gpus)):
             return
-        self.rests(at_s, "left for other resources")
+        self.stopped(at_s, "left for other resources")
         self.runs_since_s = at_s
         self.started_s = at_s if self.started_s is None else self.started_s
         self.run = attempt or self.run + 1
         self._try(at_s)
         self.hold_changed(at_s)
 
-    def suspends(self, at_s: float) -> None:
-        """It does not run any more, but its attempt is not over: its process is suspended."""
+    def suspended(self, at_s: float) -> None:
+        """Its process was suspended: it does not run, but its attempt is not over."""
         if self.runs_since_s is not None:
             self.ran_s += at_s - self.runs_since_s
             self.runs_since_s = None
@@ -140,13 +140,13 @@ class Record(Struct, eq=False):
         """Whether its last attempt does not run and is not over."""
         return self.runs_since_s is None and bool(self.tries) and self.tries[-1].ended_s is None
 
-    def goes_on(self, at_s: float) -> None:
-        """Its process runs again."""
+    def continued(self, at_s: float) -> None:
+        """Its suspended process runs again."""
         self.runs_since_s = at_s
         self.hold_changed(at_s)
 
-    def rests(self, at_s: float, how: str) -> None:
-        """It does not run any more, if it did."""
+    def stopped(self, at_s: float, how: str) -> None:
+        """It has stopped running, if it ran, and its attempt is over."""
         if self.runs_since_s is not None:
             self.ran_s += at_s - self.runs_since_s
             self.runs_since_s = None
@@ -154,13 +154,13 @@ class Record(Struct, eq=False):
             self.tries[-1].ended_s, self.tries[-1].how = at_s, how
         self.hold_changed(at_s)
 
-    def breaks(self, at_s: float, how: str, code: int | None = None) -> None:
-        """Its attempt broke, perhaps before it ran."""
+    def failed(self, at_s: float, how: str, code: int | None = None) -> None:
+        """Its attempt failed, perhaps before it ran."""
         self.run += 1  # A failure takes a number of its own (executors/agents/run_numbers.py).
         if not self.tries or self.tries[-1].ended_s is not None:
             self._try(None)
         self.tries[-1].code = code
-        self.rests(at_s, how)
+        self.stopped(at_s, how)
 
     def hold_changed(self, at_s: float) -> None:
         """It may be held from now on, or no longer."""

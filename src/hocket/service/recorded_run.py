@@ -187,7 +187,7 @@ class _Past:
         return found
 
     def told(self, times: list[float]) -> dict[str, Any]:
-        """All of it, and how many cycles and decisions there were over time."""
+        """All decisions as data, and how many cycles and decisions there were over time."""
         self._forget()
         return {
             "policy": self._text(self._fold.policy_name),

@@ -74,7 +74,7 @@ class Retention:
 
     def _compact(self) -> None:
         request = msgspec.json.encode(CompactionRequest(self._store, self._epoch, self._keep, self._now_s()))
-        # -P: nothing that lies where we are is run.
+        # -P: no module is imported from the working directory.
         command = [sys.executable, "-P", "-m", "hocket.service.compaction"]
         self._process = process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -76,8 +76,8 @@ class SecretStore:
         except (SecretsLost, JournalError) as error:
             raise SecretsLost(f"its secrets cannot be had, so that it must be submitted again: {error}") from error
 
-    def see(self, changed: Iterable[Record]) -> None:
-        """Of those of these jobs that are over, nothing is kept."""
+    def drop_ended(self, changed: Iterable[Record]) -> None:
+        """Drop the secrets of those of these jobs that have ended."""
         self.drop([record.job.id for record in changed if record.ended_s is not None])
 
     def sweep(self, live: Container[str]) -> None:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def token_digest(home: Home) -> str:
-    """By which two controllers see that they take the same token."""
+    """A digest of the home's token, by which two controllers see that they have the same one."""
     return sha256(home.token.encode()).hexdigest()
 
 

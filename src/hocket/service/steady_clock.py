@@ -44,8 +44,8 @@ class SteadyClock:
         if kept is not None and boot and kept.boot == boot:
             self._offset_s = kept.offset_s
             if abs(stepped_s := wall() - self()) > _WORTH_SAYING_S:
-                said = "the clock of this machine was set by %+.0f s since it booted: times here go on as they were"
-                _log.warning(said, stepped_s)
+                message = "the clock of this machine was set by %+.0f s since it booted: times here go on as they were"
+                _log.warning(message, stepped_s)
             return
         self._offset_s = wall() - steady()
         try:

@@ -1,6 +1,6 @@
-"""Studies that `hocket tune` told of: kept beside the journal, as they were told of last.
+"""Summaries of studies that `hocket tune` has sent: kept beside the journal, the last one of each study.
 
-Which jobs a study's trials are, and what was found, only its tuner knows. So it tells, and the page shows that.
+Which jobs a study's trials are, and what was found, only its tuner knows. So it sends summaries, which the page shows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hocket.model.snapshot import Snapshot
 from hocket.model.study_summary import StudySummary
 
 KIND = "study"  # of the values in the journal
-MOST_OF_OWNER = 50  # studies of one owner that are kept: the one that was told of longest ago gives way
+MOST_OF_OWNER = 50  # studies of one owner that are kept: the one whose last summary is oldest is dropped
 
 
 class StudyHead(Struct, frozen=True):
@@ -38,7 +38,7 @@ class StudyHead(Struct, frozen=True):
     best_trial: int | None
     done: float
     total: int
-    told_s: float  # when it was last told of
+    told_s: float  # when its last summary came
 
 
 class KeptStudy(Struct, frozen=True):
@@ -48,7 +48,7 @@ class KeptStudy(Struct, frozen=True):
     whole: bytes
 
     def summary(self) -> dict[str, Any]:
-        """All that was told of it."""
+        """All of its last summary."""
         found: dict[str, Any] = msgspec.json.decode(zlib.decompress(self.whole))
         return found
 
@@ -58,7 +58,7 @@ class StudyRefused(ValueError):
 
 
 class Studies:
-    """All of them. For any thread."""
+    """The summaries of all studies. For any thread."""
 
     def __init__(self, journal: DurableJournal, executor: LiveExecutor, clock: Callable[[], float] = time) -> None:
         self._journal, self._executor, self._clock = journal, executor, clock
@@ -66,7 +66,7 @@ class Studies:
         self._kept: dict[str, KeptStudy] = found  # replaced as a whole
 
     def listed(self) -> list[StudyHead]:
-        """Those that were told of last come first."""
+        """Those with the newest summaries come first."""
         return sorted((kept.head for kept in self._kept.values()), key=lambda head: (-head.told_s, head.id))
 
     def find(self, study: str) -> KeptStudy | None:
@@ -74,7 +74,7 @@ class Studies:
         return self._kept.get(study)
 
     def tell(self, study: str, summary: StudySummary) -> Future[Any]:
-        """Done when it is kept, in the place of what was told of it before; StudyRefused if it is another owner's."""
+        """Done when it is kept, in place of the study's last summary; StudyRefused if it is another owner's."""
         kept = KeptStudy(_head(study, summary, self._clock()), zlib.compress(msgspec.json.encode(summary), 6))
 
         def make(_snapshot: Snapshot, _now_s: float) -> list[Event]:

@@ -1,4 +1,4 @@
-"""The calls about hyperparameter studies: `hocket tune` tells of them, the page shows them."""
+"""The calls about hyperparameter studies: `hocket tune` sends summaries of them, the page shows these."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def add_studies(app: FastAPI, api: Api, studies: Studies) -> None:
 
     @app.put("/v1/studies/{study:text}", openapi_extra=body_of(schema_of(StudySummary)))
     async def tell(study: str, request: Request) -> Response:
-        """Tell of a study, in the place of what was told before; answered once it is kept."""
+        """Keep the summary of a study, in place of the last one; answered once it is kept."""
         token, body = caller(request), await request.body()
         if not 0 < len(study) <= NAME_LENGTH or not study.isprintable():
             raise ApiError(400, f"a study's id must be 1 to {NAME_LENGTH} printable characters, not {study[:100]!r}")
         if len(body) > _LONGEST_BODY:
-            raise ApiError(413, f"a study must be told of in {_LONGEST_BODY} bytes at most, not {len(body)}")
+            raise ApiError(413, f"the summary of a study must have {_LONGEST_BODY} bytes at most, not {len(body)}")
         summary = await run_in_threadpool(decoded, body, StudySummary)
         if not token.is_admin:
             summary = replace(summary, owner=token.owner)

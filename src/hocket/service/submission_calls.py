@@ -12,7 +12,7 @@ from hocket.model.job import Job
 from hocket.model.job_spec import SpecError
 from hocket.service.api import Api, ApiError, answer, caller
 from hocket.service.ignored_options import ignored_options
-from hocket.service.intake import call_parts, read_requests, refused_command
+from hocket.service.intake import call_parts, read_submitted_specs, refused_command
 from hocket.service.job_check import CheckedJob, check, form_fields
 from hocket.service.openapi_schema import CHECK, body_of, submission_schema
 from hocket.service.tokens import Token
@@ -32,19 +32,20 @@ def add_submission(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Resp
         if _is_check(request):
             return answer({"jobs": await run_in_threadpool(_checked, api, body, token)})
         try:
-            is_short = len(body) <= _SHORT
-            of = token.owner
-            requests = read_requests(body, of) if is_short else await run_in_threadpool(read_requests, body, of)
+            if len(body) <= _SHORT:
+                specs = read_submitted_specs(body, token.owner)
+            else:
+                specs = await run_in_threadpool(read_submitted_specs, body, token.owner)
         except SpecError as error:
             _log.info("a submission is refused: %s", error)
             raise ApiError(400, str(error)) from error
-        for each in requests:
+        for each in specs:
             _require_own(api, each.job, token)
-        told: list[dict[str, str]] = []
-        for part in call_parts(requests, told):
-            told += await api.is_accepted(api.intake.submit(part))
-        ignored = (sentence for r in requests for sentence in ignored_options(r.job, api.engine.policy))
-        return answer({"jobs": told, "warnings": list(dict.fromkeys(ignored))})
+        answers: list[dict[str, str]] = []
+        for part in call_parts(specs, answers):
+            answers += await api.is_accepted(api.intake.submit(part))
+        ignored = (sentence for each in specs for sentence in ignored_options(each.job, api.engine.policy))
+        return answer({"jobs": answers, "warnings": list(dict.fromkeys(ignored))})
 
     @app.get("/v1/job-fields")
     def fields() -> Response:
@@ -55,10 +56,10 @@ def add_submission(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Resp
 
 
 def _is_check(request: Request) -> bool:
-    said = request.query_params.get("check", "false")
-    if said not in ("true", "false"):
-        raise ApiError(422, f"check must be true or false, not {said[:100]!r}")
-    return said == "true"
+    value = request.query_params.get("check", "false")
+    if value not in ("true", "false"):
+        raise ApiError(422, f"check must be true or false, not {value[:100]!r}")
+    return value == "true"
 
 
 def _checked(api: Api, body: bytes, token: Token) -> list[CheckedJob]:

@@ -89,9 +89,9 @@ class Up:
         by which requests may call it.
         Other machines call this controller at `advertise`, or where it listens. With `standby`, it waits for a journal
         that another controller has. When another one has taken the journal over, `when_lost` is called.
-        All jobs are told of at `notify`; with `notify_commands`, clients on other machines may name commands too.
-        With `new_journal`, a journal that this home had and that is missing or empty is begun anew. `keep` says which
-        cycles stay in the journal, `history` are past jobs to begin with. Metrics are also served at
+        Notifications of all jobs go to `notify`; with `notify_commands`, clients on other machines may name commands
+        too. With `new_journal`, a journal that this home had and that is missing or empty is begun anew. `keep` says
+        which cycles stay in the journal, `history` are past jobs to begin with. Metrics are also served at
         `metrics_listen`, an address and a port, without a token. With `switch_to`, a learned policy decides as soon as
         it is at least as good as MLF-H.
         Raises JournalError.
@@ -103,7 +103,7 @@ class Up:
         if standby is None:
             self.engine = take()
             self._listening = Listening(listen, port, home.last_port(), tls, insecure)
-        else:  # Where it will be called is told before it leads.
+        else:  # Its address is known before it leads.
             secrets_key.make()  # so that it can be copied to the homes of the others
             self._listening = Listening(listen, port, home.last_port(), tls, insecure)
             self.engine = when_free(home, store, called_at(self._listening.url, advertise), standby, take)
@@ -138,22 +138,22 @@ class Up:
             whatif=self._whatif, bundles=BundleStore(home.bundles), grows=ray is not None and ray.grows,
         )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
-        self.engine.seen.append(self._notifier.see)
+        self.engine.on_cycle.append(self._notifier.add_cycle)
         self._retention = Retention(store, self.engine.journal, keep, self.engine.now_s)
         self._switch = None
         if switch_to is not None:
             self._switch = PolicySwitch(self.engine, store, keep.archive, switch_to)
         self._is_marked = home.had_journal(self.engine.journal.name)
-        self.engine.seen.append(self._mark_journal)
+        self.engine.on_cycle.append(self._mark_journal)
         context = None if tls is None else _context(tls)
         self._server = _server(app, Limits(total=max(64, files * 4 // 5)), context)
         self._metrics_server = _server(metrics_app(metrics, hosts), Limits(total=_SCRAPERS), context)
 
     def _mark_journal(self, _number: int, _cycle: Cycle) -> None:
-        """The journal has something to lose from now on."""
+        """Note in the home that the journal has cycles, so that it is noticed if it is missing later."""
         if not self._is_marked:
             self._is_marked = True
-            with suppress(OSError):  # On a full disk it is not missed later.
+            with suppress(OSError):  # On a full disk: a journal that is lost later is not noticed then.
                 self.home.write(self.home.journal_mark, self.engine.journal.name)
 
     def leave(self, grace_s: float) -> None:
@@ -169,8 +169,8 @@ class Up:
         signal.signal(signal.SIGTERM, lambda *_: self._leaving.set())
         signal.signal(signal.SIGINT, lambda *_: self._leaving.set())
         policy = self.engine.policy.policy.name
-        said = "the controller starts: process %d, home '%s', at %s, policy '%s'"
-        _log.info(said, os.getpid(), self.home.path, self.url, policy, extra={"url": self.url, "policy": policy})
+        message = "the controller starts: process %d, home '%s', at %s, policy '%s'"
+        _log.info(message, os.getpid(), self.home.path, self.url, policy, extra={"url": self.url, "policy": policy})
         self._notifier.start(self.engine.journal)
         self.engine.start()
         self._retention.start()
@@ -202,7 +202,7 @@ class Up:
             if self._ray is not None and self._ray.grows:
                 self._ray.look(self.engine.snapshot, self.engine.executor.sessions.nodes_with_files())
             if journal.lost or self.engine.over.is_set() or not thread.is_alive():
-                _log.error("the controller ends: %s", journal.lost or self.engine.trouble or "its API broke")
+                _log.error("the controller ends: %s", journal.lost or self.engine.trouble or "its HTTP server failed")
                 if journal.lost:
                     self._when_lost()
                 os._exit(1)  # The jobs and the agent stay; the next controller takes them over.
@@ -237,7 +237,7 @@ class Up:
         return 0
 
     def _await_agent(self, within_s: float, which: str) -> None:
-        """A user who finds the controller finds its devices too."""
+        """Wait for the first agent: a user that finds the controller finds its devices too."""
         until = monotonic() + within_s
         while not self.engine.sessions.addresses() and monotonic() < until and not self._leaving.wait(0.01):
             pass
@@ -257,7 +257,7 @@ def _engine(
     is_file = "://" not in store
     if is_file and not (os.path.exists(store) and os.path.getsize(store)):  # No file is made before it is refused.
         _refuse_empty(home, store, new_journal)
-    gc.disable()  # All that a restore makes stays: to look for garbage in it takes as long as to make it.
+    gc.disable()  # All that a restore makes stays: looking for garbage in it would take as long as making it.
     try:
         engine = Engine(store, executor, policy, catalogue=home.catalogue, history=history)
     finally:
@@ -308,7 +308,7 @@ def _refuse_empty(home: Home, journal: str, new_journal: bool) -> None:
 
 
 def _context(tls: Tls) -> SSLContext:
-    """What is wrong with certificates is said before anything else is done."""
+    """Read the certificates, first of all: an error in them stops the start."""
     context = create_default_context(Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(tls.cert, tls.key)

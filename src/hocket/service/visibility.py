@@ -23,7 +23,7 @@ _HOW_IT_RUNS = frozenset(f.api for f in FIELDS if f.part == "launch" or f.api ==
 
 
 def sees_all_rows(token: Token) -> bool:
-    """Does it see progress and reasons of everybody's jobs?"""
+    """Does it see progress and reasons of all owners' jobs?"""
     return token.role is not Role.USER
 
 

@@ -29,7 +29,7 @@ def add_whatif(app: FastAPI, api: Api, runs: WhatIfRuns | None) -> None:
     @app.get("/v1/whatif")
     def last(request: Request) -> Response:
         """The caller's last run, or the last of all: how far it is, and what came of it."""
-        return answer(_told(there().run_of(caller(request))))
+        return answer(_shown_run(there().run_of(caller(request))))
 
     @app.post("/v1/whatif", openapi_extra=body_of(schema_of(WhatIfSpec)))
     async def begin(request: Request) -> Response:
@@ -37,7 +37,7 @@ def add_whatif(app: FastAPI, api: Api, runs: WhatIfRuns | None) -> None:
         spec = decoded(await request.body(), WhatIfSpec)
         try:
             find(spec.policy).bound(spec.params)
-            return answer(_told(there().begin(spec, api.engine.now_s(), caller(request))))
+            return answer(_shown_run(there().begin(spec, api.engine.now_s(), caller(request))))
         except (PolicyError, UnknownPolicy) as error:
             raise ApiError(400, str(error)) from error
         except Busy as error:
@@ -54,10 +54,10 @@ def add_whatif(app: FastAPI, api: Api, runs: WhatIfRuns | None) -> None:
             raise ApiError(403, f"the run is of token '{run.by}', and this is token '{token.name}'")
         if run is not None:
             there().cancel(run)
-        return answer(_told(run))
+        return answer(_shown_run(run))
 
 
-def _told(run: WhatIfRun | None) -> dict[str, Any] | WhatIfRun:
+def _shown_run(run: WhatIfRun | None) -> dict[str, Any] | WhatIfRun:
     return {"state": "none"} if run is None else run
 
 

@@ -24,7 +24,7 @@ LIMIT_MIB = 4096  # and its memory
 
 
 class WhatIfSpec(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked."""
+    """What to run: a policy with its parameters, over how much of the past."""
 
     policy: Annotated[str, Meta(min_length=1, max_length=200, description="its name")]
     params: Annotated[dict[str, Any], Meta(max_length=100, description="its parameters; texts are read as such")] = {}

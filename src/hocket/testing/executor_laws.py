@@ -30,11 +30,11 @@ from hocket.model.event import (
     JobMoved,
     JobPaused,
     JobPrepared,
+    JobRequest,
     JobResized,
     JobStarted,
     NodeLost,
     StateStored,
-    Wish,
 )
 from hocket.model.view import Tier
 from hocket.testing import live_executor_laws
@@ -163,7 +163,7 @@ def an_ended_job_is_gone(under: ExecutorUnderTest) -> None:
     with ExecutorHarness(under, "a", "b") as harness:
         harness.give("a", "n0", 0)
         harness.until_steps("a", 1)
-        harness.tell(JobAsked(0.0, "a", Wish.STOP))
+        harness.tell(JobAsked(0.0, "a", JobRequest.STOP))
         harness.until_told("a", JobEnded)
         harness.expect([], harness.runs("a"), "runs of an ended job:", "a")
         _can_be_used(harness, "b", 0)
@@ -324,7 +324,7 @@ def a_job_over_two_nodes_is_one_run(under: ExecutorUnderTest) -> None:
         harness.until_steps("a", made + 2)
         _runs_on(harness, "a", both)
         _no_step_is_lost_or_repeated(harness, "a")
-        harness.tell(JobAsked(0.0, "a", Wish.STOP))
+        harness.tell(JobAsked(0.0, "a", JobRequest.STOP))
         harness.until_told("a", JobEnded)
         harness.expect([], harness.runs("a"), "runs of an ended job:", "a")
         _can_be_used(harness, "b", 0)
@@ -416,14 +416,14 @@ def every_action_is_answered_once(under: ExecutorUnderTest) -> None:
         harness.until_told("a", StateStored)
         harness.give("a", "n0", 0)
         harness.until_told("a", JobStarted, 2)
-        harness.tell(JobAsked(0.0, "b", Wish.STOP))
+        harness.tell(JobAsked(0.0, "b", JobRequest.STOP))
         harness.until_told("b", JobEnded)
         harness.give("a", "n0", 0, 1)
         harness.until_told("a", JobResized)
         harness.save("a")
         harness.until_steps("a", len(harness.steps("a")) + 1)
         _all_are_answered(harness, "a")
-        harness.tell(JobAsked(0.0, "a", Wish.STOP))
+        harness.tell(JobAsked(0.0, "a", JobRequest.STOP))
         harness.until_told("a", JobEnded)
         _all_are_answered(harness, "a")
         given = {type(action).__name__ for action in harness.actions}

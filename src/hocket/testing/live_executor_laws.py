@@ -18,10 +18,10 @@ from hocket.model.event import (
     EpochEnded,
     Event,
     JobAsked,
+    JobRequest,
     JobStarted,
     JobSubmitted,
     OwnerSet,
-    Wish,
 )
 from hocket.model.job import Owner
 from hocket.model.snapshot import Snapshot
@@ -196,7 +196,7 @@ def a_report_that_comes_again_changes_nothing(under: ExecutorUnderTest) -> None:
         harness.until(lambda: harness.is_running("a"), "it resumes", "a")
         _until_epoch(harness, "a", harness.view("a").epoch + 1)
         _again_without_effect(harness, outbox, "a")
-        harness.tell(JobAsked(0.0, "a", Wish.STOP))
+        harness.tell(JobAsked(0.0, "a", JobRequest.STOP))
         harness.until(lambda: "a" not in harness.snapshot.jobs, "it ends", "a")
         _again_without_effect(harness, outbox, "a")
         told = [type(e).__name__ for e in harness.of("a", *CHANGES)]
@@ -256,7 +256,7 @@ def what_a_job_uses_is_known_until_it_ends(under: ExecutorUnderTest) -> None:
             _result(harness, harness.live.report([Report(run, 0, harness.now_s, "use", use)], "n0"))
             harness.expect(use, harness.live.usage("a"), "it uses", "a")
         harness.expect({}, harness.live.usage("b"), "a job that did not run uses", "b")
-        harness.tell(JobAsked(0.0, "a", Wish.STOP))
+        harness.tell(JobAsked(0.0, "a", JobRequest.STOP))
         harness.until(lambda: "a" not in harness.snapshot.jobs, "it ends", "a")
         harness.expect({}, harness.live.usage("a"), "a job that is over uses", "a")
 

@@ -23,6 +23,7 @@ from hocket.model.event import (
     JobAsked,
     JobEnded,
     JobFailed,
+    JobRequest,
     JobSaved,
     JobSubmitted,
     NodeDrained,
@@ -33,7 +34,6 @@ from hocket.model.event import (
     NodeUnreserved,
     OwnerSet,
     ProgressReported,
-    Wish,
 )
 from hocket.model.job import Job, Owner, Preempt
 from hocket.model.partition import EPOCH, NOW, STEP, Boundary, Partition, Sharing, Tenant
@@ -204,7 +204,7 @@ class Step(Struct, frozen=True):
     what: str  # "submit", "answer", "end", "fail", "lose" and so on, as in `histories`
     which: int = 0  # picks among the jobs, nodes or actions that it can happen to
     wait_s: float = 0.0  # seconds since the step before
-    value: Any = None  # for "submit" (job, beliefs, costs), for "owner" the owner, for "ask" the wish, for "reserve" …
+    value: Any = None  # "submit": job, beliefs, costs; "owner": the owner; "ask": the request; "reserve": what is made
 
 
 @st.composite
@@ -258,7 +258,7 @@ def histories(draw: st.DrawFn, cluster: Sequence[Node], most: int = 25) -> list[
         elif what == "reserve":
             value = draw(reservations(f"r{i}", cluster))
         elif what == "ask":
-            value = draw(st.sampled_from(Wish))
+            value = draw(st.sampled_from(JobRequest))
         wait_s = draw(st.sampled_from([0.0, 0.0, 1.0, 50.0, 700.0, 4000.0]))
         steps.append(Step(what, draw(st.integers(0, 7)), wait_s, value))
     return steps

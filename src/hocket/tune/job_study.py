@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from hocket.control.journal import open_to_append
 from hocket.control.ports import Cycle, DurableJournal, Header
-from hocket.model.event import EpochEnded, Event, JobAsked, JobFailed, JobSubmitted, Wish
+from hocket.model.event import EpochEnded, Event, JobAsked, JobFailed, JobRequest, JobSubmitted
 from hocket.model.job import Job, Kind
 from hocket.tune import extension
 from hocket.tune.brackets import total_units
@@ -39,7 +39,7 @@ class TrialCommand(msgspec.Struct, frozen=True):
     name: str  # of the job
     command: list[str]
     env: dict[str, str]
-    until: str  # ends it, should nobody else do so
+    until: str  # ends it, if the study does not before
     continues: str  # job whose checkpoints it uses; empty: it begins
 
 
@@ -151,7 +151,9 @@ class JobStudy:
         more = list(self._due(now_s))
         self._fold(more)
         gone = dropped(self.definition.search, self.trials) if self.under_way else set(self.trials.all)
-        stops = [JobAsked(now_s, job_id(n, self.trials.all[n].asked), Wish.STOP) for n in sorted(gone - self._closed)]
+        stops = [
+            JobAsked(now_s, job_id(n, self.trials.all[n].asked), JobRequest.STOP) for n in sorted(gone - self._closed)
+        ]
         self._fold(stops)
         if events or more or stops:
             self._journal.append(Cycle(now_s, (*events, *more, *stops)))
@@ -167,7 +169,7 @@ class JobStudy:
         now_s = self.now_s
         live = [t for t in self.trials.all.values() if not t.failed]
         events: list[Event] = [JobFailed(now_s, job_id(t.number, t.asked), reason, final=True) for t in live]
-        events += [JobAsked(now_s, job_id(t.number, t.asked), Wish.STOP) for t in self.trials.all.values()]
+        events += [JobAsked(now_s, job_id(t.number, t.asked), JobRequest.STOP) for t in self.trials.all.values()]
         self._fold(events)
         if events:
             self._journal.append(Cycle(now_s, tuple(events)))

@@ -1,7 +1,7 @@
-"""Trials that are jobs of a controller: what their reports mean for the search, and what to ask of the controller.
+"""Trials that are jobs of a controller: what their reports mean for the search, and what to request of the controller.
 
-Pure. A trial is wanted to run, to be paused or to be stopped; its job is somewhere; the difference is what is asked.
-So it does not matter when the process that tunes was killed, or what had been asked before.
+Pure. A trial is wanted to run, to be paused or to be stopped; its job has some state; the difference is what is
+requested. So it does not matter when the process that tunes was killed, or what had been requested before.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class JobLook(Struct, frozen=True):
 
 
 class RungReached(Struct, frozen=True):
-    """A trial has the metric after the units that it was asked for."""
+    """A trial has the metric after the units that it was to train."""
 
     metrics: dict[str, float]
 
@@ -126,8 +126,8 @@ class Want(StrEnum):
     STOP = "stop"
 
 
-class Ask(StrEnum):
-    """What to ask of the controller."""
+class NextStep(StrEnum):
+    """What to request of the controller for a trial's job."""
 
     SUBMIT = "submit"
     PAUSE = "pause"
@@ -136,20 +136,20 @@ class Ask(StrEnum):
     NOTHING = ""
 
 
-def ask(want: Want, look: JobLook | None, last: Ask) -> Ask:
+def next_step(want: Want, look: JobLook | None, last: NextStep) -> NextStep:
     """What brings a job there; `last` is what this process asked of it before, NOTHING if it has asked nothing yet.
 
     A user may pause a trial, too: then it is left as it is, until the study is run again.
     """
     if look is None:
-        return Ask.SUBMIT if want is Want.RUN else Ask.NOTHING
+        return NextStep.SUBMIT if want is Want.RUN else NextStep.NOTHING
     if look.is_over:
-        return Ask.NOTHING
+        return NextStep.NOTHING
     match want:
         case Want.RUN:
-            is_ours = last in (Ask.PAUSE, Ask.NOTHING)
-            return Ask.RESUME if look.state in ("held", "pausing") and is_ours else Ask.NOTHING
+            is_ours = last in (NextStep.PAUSE, NextStep.NOTHING)
+            return NextStep.RESUME if look.state in ("held", "pausing") and is_ours else NextStep.NOTHING
         case Want.PAUSE:
-            return Ask.PAUSE if last is not Ask.PAUSE else Ask.NOTHING
+            return NextStep.PAUSE if last is not NextStep.PAUSE else NextStep.NOTHING
         case Want.STOP:
-            return Ask.STOP if last is not Ask.STOP else Ask.NOTHING
+            return NextStep.STOP if last is not NextStep.STOP else NextStep.NOTHING

@@ -142,7 +142,7 @@ def servers(*groups: tuple[int, int]) -> tuple[Node, ...]:
 def mlfs_submissions(
     rows: Sequence[tuple[str, str, float, int, float]], wanted: MlfsOptions, seed: int
 ) -> Iterator[Submission]:
-    """These jobs (id, owner, when, GPUs, run time), each with a model and all else by lot."""
+    """These jobs (id, owner, when, GPUs, run time), each with a model and all else drawn at random."""
     measured = read_learning(wanted.curves, EPOCHS) if wanted.curves else {}
     for model in MODELS:
         if measured and model.measured not in measured:

@@ -75,8 +75,8 @@ class Controller:
             return 200, told, {}
         if parts[0] == "owners":
             return 200, self._set(parts[1], body) if method == "PUT" else {"owners": list(self.owners.values())}, {}
-        if parts == ["wishes"]:
-            return self._wish(body)
+        if parts == ["job-requests"]:
+            return self._request(body)
         if parts == ["down"]:
             self.is_down = True
             return 200, {"ok": True}, {}
@@ -107,7 +107,7 @@ class Controller:
         self.owners[owner] = {"uses": uses, "waiting": 3, **nothing, **self.owners.get(owner, {}), **body}
         return self.owners[owner]
 
-    def _wish(self, body: Any) -> tuple[int, Any, dict[str, str]]:
+    def _request(self, body: Any) -> tuple[int, Any, dict[str, str]]:
         live = [j["id"] for j in self.jobs.values() if j["state"] in LIVE and body["owner"] in ("", j["owner"])]
         for name in body["jobs"]:
             if name not in self.jobs and not any(fnmatchcase(job_id, name) for job_id in live):
@@ -115,7 +115,7 @@ class Controller:
         told = []
         for job_id in live:
             if body["all"] or any(fnmatchcase(job_id, name) for name in body["jobs"]):
-                state = {"pause": "pausing", "resume": "waiting", "stop": "stopped"}[body["wish"]]
+                state = {"pause": "pausing", "resume": "waiting", "stop": "stopped"}[body["request"]]
                 self.jobs[job_id]["state"] = state
                 told.append({"id": job_id, "state": state})
         over = [name for name in body["jobs"] if name in self.jobs and name not in live]

@@ -434,10 +434,10 @@ def test_top_prints_once_where_there_is_no_terminal(controller: Any) -> None:
     assert set(json.loads(done("top", "--json"))) == {"status", "nodes", "jobs"}
 
 
-# -- wishes and down ----------------------------------------------------------------------------------------
+# -- requests and down ----------------------------------------------------------------------------------------
 
 
-def test_wishes_take_names_patterns_and_all_of_an_owner(controller: Any) -> None:
+def test_requests_take_names_patterns_and_all_of_an_owner(controller: Any) -> None:
     for name in ("sweep-0", "sweep-1", "other"):
         controller.add(name, "running")
     controller.add("bobs", "running", owner="bob")
@@ -452,14 +452,14 @@ def test_wishes_take_names_patterns_and_all_of_an_owner(controller: Any) -> None
     assert hocket("stop", "--all", "--owner", "bob").stderr == "hocket: no live jobs of 'bob'\n"
 
 
-def test_a_wish_is_one_call_for_however_many_jobs(controller: Any) -> None:
+def test_a_request_is_one_call_for_however_many_jobs(controller: Any) -> None:
     for n in range(300):
         controller.add(f"j{n}", "running")
     assert done("stop", "--all").count("stopped") == 300
-    assert [(method, path) for method, path, _ in controller.seen] == [("POST", "/v1/wishes")]
+    assert [(method, path) for method, path, _ in controller.seen] == [("POST", "/v1/job-requests")]
 
 
-def test_a_wish_for_an_unknown_job_is_refused_before_any_is_carried_out(controller: Any) -> None:
+def test_a_request_for_an_unknown_job_is_refused_before_any_is_carried_out(controller: Any) -> None:
     controller.add("a", "running")
     assert "there is no job 'b'" in refused("stop", "a", "b")
     assert "not both" in refused("stop", "a", "--all")

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from msgspec import Struct
 
-from hocket.cli.simulation.worker_pool import Done, Progressed, muster
+from hocket.cli.simulation.worker_pool import Done, Progressed, run_all
 
 
 class Prints(Struct, frozen=True):
-    """An assignment whose libraries print what nobody asked for."""
+    """An assignment whose libraries print what no user asked for."""
 
     label: str
 
@@ -24,8 +24,8 @@ class Prints(Struct, frozen=True):
 
 
 def test_what_a_worker_prints_does_not_stand_between_results(capfd: pytest.CaptureFixture[str]) -> None:
-    heard = []
-    assert muster([Prints("a"), Prints("b")], 2, lambda n, report: heard.append((n, report))) == ["A", "B"]
-    assert {(0, Done("A")), (1, Done("B")), (0, Progressed(1))} <= set(heard)
+    reports = []
+    assert run_all([Prints("a"), Prints("b")], 2, lambda n, report: reports.append((n, report))) == ["A", "B"]
+    assert {(0, Done("A")), (1, Done("B")), (0, Progressed(1))} <= set(reports)
     printed = capfd.readouterr()
     assert (printed.out, printed.err.count("a line of a solver")) == ("", 2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hocket.control.admission import faults, read_request, refusal
+from hocket.control.admission import faults, read_submitted_spec, refusal
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
@@ -102,7 +102,7 @@ IMPOSSIBLE = [
 
 
 def submitted(until: str, **fields: Any) -> Job:
-    return read_request({"command": ["true"], "until": until, **fields}).job
+    return read_submitted_spec({"command": ["true"], "until": until, **fields}).job
 
 
 @pytest.mark.parametrize(("until", "fields", "words"), IMPOSSIBLE, ids=[until for until, _f, _w in IMPOSSIBLE])

@@ -16,6 +16,7 @@ from hocket.model.event import (
     JobEnded,
     JobFailed,
     JobRefused,
+    JobRequest,
     JobStarted,
     JobSubmitted,
     JobWarned,
@@ -23,7 +24,6 @@ from hocket.model.event import (
     OwnerSet,
     PolicySet,
     TimePassed,
-    Wish,
 )
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Holding, Partition, Tenant
@@ -55,7 +55,7 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
         (JobRefused(0.0, "a", "it is there"), "WARNING", "JobRefused 'a': it is there", {"job": "a"}),
         (JobWarned(0.0, "a", "no progress"), "WARNING", "JobWarned 'a': no progress", {"job": "a"}),
         (JobStarted(0.0, "a", attempt=2), "INFO", "JobStarted 'a': run 2", {"job": "a", "run": 2}),
-        (JobAsked(0.0, "a", Wish.STOP, "eve"), "INFO", "JobAsked 'a': stop by eve", {"job": "a", "by": "eve"}),
+        (JobAsked(0.0, "a", JobRequest.STOP, "eve"), "INFO", "JobAsked 'a': stop by eve", {"job": "a", "by": "eve"}),
         (JobFailed(0.0, "a", "exit code 3"), "WARNING", "JobFailed 'a': exit code 3", {"job": "a"}),
         (JobEnded(0.0, "a", "attained"), "INFO", "JobEnded 'a': attained", {"job": "a"}),
         (NodeLost(0.0, "n0", "silent"), "WARNING", "NodeLost 'n0': silent", {"node": "n0"}),
@@ -104,7 +104,7 @@ def test_a_job_that_makes_way_only_later_is_logged_with_its_reason_at_once(caplo
 def test_of_many_events_or_actions_of_one_kind_some_are_logged_and_the_others_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    asked = [JobAsked(0.0, f"j{n}", Wish.STOP) for n in range(1_000)]
+    asked = [JobAsked(0.0, f"j{n}", JobRequest.STOP) for n in range(1_000)]
     failed = [JobFailed(0.0, f"f{n}", "exit code 3") for n in range(30)]
     cycle = Cycle(0.0, (*asked, *failed, JobEnded(0.0, "a")), Plan(reasons={f"j{n}": "waits" for n in range(50)}))
     actions = [End(f"j{n}", "stopped") for n in range(25)]

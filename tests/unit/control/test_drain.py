@@ -9,7 +9,16 @@ from msgspec.structs import replace
 
 from hocket.control.check import violations
 from hocket.model.document import to_document
-from hocket.model.event import JobAsked, JobEnded, JobSaved, NodeDrained, NodeJoined, NodeLost, NodeUndrained, Wish
+from hocket.model.event import (
+    JobAsked,
+    JobEnded,
+    JobRequest,
+    JobSaved,
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+    NodeUndrained,
+)
 from hocket.model.job import Preempt
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan
@@ -75,7 +84,7 @@ def test_a_node_that_was_lost_comes_back_drained(gpus: int) -> None:
 def test_with_clear_jobs_leave_as_soon_as_they_may() -> None:
     saved = job("b", 1, preempt=Preempt.SAVED)
     harness = running(job("a", 1), saved)
-    harness.tell(JobAsked(1.0, "b", Wish.RESUME))  # It is not held: nothing happens.
+    harness.tell(JobAsked(1.0, "b", JobRequest.RESUME))  # It is not held: nothing happens.
     assert node_of(harness, "a") == node_of(harness, "b") == "n0"
     harness.tell(NodeDrained(2.0, "n0", clear=True))
     assert (node_of(harness, "a"), node_of(harness, "b")) == ("n1", "n0")
@@ -96,9 +105,9 @@ def test_a_document_of_a_snapshot_has_it() -> None:
 
 def test_a_plan_that_places_a_job_there_is_refused() -> None:
     harness = running(job("a", 1), job("held", 2), job("b", 1))
-    harness.tell(JobAsked(0.0, "b", Wish.PAUSE))
+    harness.tell(JobAsked(0.0, "b", JobRequest.PAUSE))
     harness.answer()
-    harness.tell(NodeDrained(1.0, "n0"), JobAsked(1.0, "held", Wish.STOP))
+    harness.tell(NodeDrained(1.0, "n0"), JobAsked(1.0, "held", JobRequest.STOP))
     now = harness.snapshot
     new = Partition("b", (Slice("n0", (1,)),), (Tenant("b", (1,)),))
     assert "partition 'b': node 'n0' is drained" in violations(now, Plan((new,), reasons={"*": "so"}))

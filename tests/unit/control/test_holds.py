@@ -3,7 +3,7 @@
 import pytest
 
 from hocket.model.action import End, Pause, Resume, Start
-from hocket.model.event import JobAsked, JobEnded, JobFailed, JobSubmitted, NodeJoined, NodeLost, Wish
+from hocket.model.event import JobAsked, JobEnded, JobFailed, JobRequest, JobSubmitted, NodeJoined, NodeLost
 from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.model.view import Hold
@@ -51,34 +51,34 @@ def test_a_job_after_one_that_failed_ends_too(harness, broke):
 def test_a_paused_job_leaves_and_stays_away_until_its_user_says_so(harness):
     submit(harness, Job("a"), Job("b", sizes=(2,)))
     harness.answer()
-    assert kinds(harness.tell(JobAsked(5.0, "a", Wish.PAUSE, "ana"))) == [(Pause, "a")]
+    assert kinds(harness.tell(JobAsked(5.0, "a", JobRequest.PAUSE, "ana"))) == [(Pause, "a")]
     assert kinds(harness.answer()) == [(Start, "b")]
     harness.answer()
     harness.tell(JobEnded(9.0, "b"))
     assert harness.snapshot.jobs["a"].held is Hold.PAUSED
     assert "ana" in harness.snapshot.jobs["a"].reason
-    assert kinds(harness.tell(JobAsked(10.0, "a", Wish.RESUME))) == [(Resume, "a")]
+    assert kinds(harness.tell(JobAsked(10.0, "a", JobRequest.RESUME))) == [(Resume, "a")]
 
 
 def test_a_job_paused_while_it_starts_leaves_when_it_has_started(harness):
     submit(harness, Job("a"))
-    assert harness.tell(JobAsked(1.0, "a", Wish.PAUSE)) == []
+    assert harness.tell(JobAsked(1.0, "a", JobRequest.PAUSE)) == []
     assert kinds(harness.answer(*harness.pending)) == [(Pause, "a")]
 
 
 def test_a_waiting_job_is_paused_and_stopped(harness):
     submit(harness, Job("a", sizes=(2,)), Job("b"))
-    harness.tell(JobAsked(1.0, "b", Wish.PAUSE))
+    harness.tell(JobAsked(1.0, "b", JobRequest.PAUSE))
     harness.answer()
     assert harness.tell(JobEnded(2.0, "a")) == []
-    assert kinds(harness.tell(JobAsked(3.0, "b", Wish.STOP, "bo"))) == [(End, "b")]
+    assert kinds(harness.tell(JobAsked(3.0, "b", JobRequest.STOP, "bo"))) == [(End, "b")]
     assert "bo" in harness.snapshot.jobs["b"].reason
 
 
 def test_resuming_a_job_that_follows_another_does_not_let_it_overtake(harness):
     submit(harness, Job("a"), Job("b", after=("a",)))
-    harness.tell(JobAsked(1.0, "b", Wish.PAUSE))
-    harness.tell(JobAsked(2.0, "b", Wish.RESUME))
+    harness.tell(JobAsked(1.0, "b", JobRequest.PAUSE))
+    harness.tell(JobAsked(2.0, "b", JobRequest.RESUME))
     assert harness.snapshot.jobs["b"].held is Hold.FOLLOWS
 
 
@@ -117,8 +117,8 @@ def test_a_job_is_ended_when_it_has_run_for_as_long_as_it_may(harness):
 def test_a_limit_counts_only_the_time_it_ran(harness):
     submit(harness, Job("a", limit_s=60.0))
     harness.answer(at_s=0.0)
-    harness.tell(JobAsked(50.0, "a", Wish.PAUSE))
+    harness.tell(JobAsked(50.0, "a", JobRequest.PAUSE))
     harness.answer(at_s=50.0)
-    harness.tell(JobAsked(500.0, "a", Wish.RESUME))
+    harness.tell(JobAsked(500.0, "a", JobRequest.RESUME))
     harness.answer(at_s=500.0)
     assert harness.controller.next_timer_s() == pytest.approx(510.0)

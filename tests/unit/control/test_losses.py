@@ -4,7 +4,7 @@ import pytest
 
 from hocket.control.check import violations
 from hocket.model.action import End, Prepare, Start
-from hocket.model.event import JobAsked, JobFailed, JobSubmitted, NodeJoined, NodeLost, OwnerSet, Wish
+from hocket.model.event import JobAsked, JobFailed, JobRequest, JobSubmitted, NodeJoined, NodeLost, OwnerSet
 from hocket.model.job import Job, Owner, Task, TaskGraph
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan, Wake
@@ -36,7 +36,7 @@ def test_a_job_whose_run_is_lost_while_it_is_being_ended_is_ended_again(lost):
     world = harness()
     submit(world, Job("a"))
     world.answer()
-    assert kinds(world.tell(JobAsked(5.0, "a", Wish.STOP))) == [(End, "a")]
+    assert kinds(world.tell(JobAsked(5.0, "a", JobRequest.STOP))) == [(End, "a")]
     assert kinds(world.tell(lost)) == [(End, "a")], "the run that was to answer the first one is lost"
     world.answer()
     assert not world.snapshot.jobs
@@ -46,14 +46,14 @@ def test_a_job_that_is_stopped_in_the_very_cycle_in_which_its_node_is_lost_is_en
     world = harness()
     submit(world, Job("a"))
     world.answer()
-    assert kinds(world.tell(JobAsked(5.0, "a", Wish.STOP), NodeLost(5.0, "n0"))) == [(End, "a")]
+    assert kinds(world.tell(JobAsked(5.0, "a", JobRequest.STOP), NodeLost(5.0, "n0"))) == [(End, "a")]
 
 
 def test_a_job_that_breaks_by_itself_while_it_is_being_ended_is_over_and_not_at_rest():
     world = harness()
     submit(world, Job("a", backoff_s=10.0), Job("b", after=("a",)))
     world.answer()
-    world.tell(JobAsked(5.0, "a", Wish.STOP))
+    world.tell(JobAsked(5.0, "a", JobRequest.STOP))
     assert kinds(world.tell(JobFailed(6.0, "a", "exit code 1"))) == [(End, "a")]
     assert world.snapshot.jobs["a"].held is None
 

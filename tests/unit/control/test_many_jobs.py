@@ -6,7 +6,7 @@ from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
 from hocket.model.action import End
-from hocket.model.event import Event, JobAsked, JobEnded, JobSubmitted, Wish
+from hocket.model.event import Event, JobAsked, JobEnded, JobRequest, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.model.snapshot import empty_snapshot
@@ -27,7 +27,7 @@ class CountedId(str):
         return not self == other
 
 
-def compared(jobs: int, *wishes: Wish) -> int:
+def compared(jobs: int, *requests: JobRequest) -> int:
     """Comparisons of ids when jobs are submitted, asked for these, stopped and ended, all of them at once."""
     policy, nodes = find("fifo").bound(), (Node("n0", 2),)
     controller = Controller(
@@ -38,10 +38,10 @@ def compared(jobs: int, *wishes: Wish) -> int:
     controller.cycle(1.0, [JobSubmitted(1.0, Job(job_id)) for job_id in ids])
     state = controller.state
     state.arrived |= dict.fromkeys(ids)  # as under a policy that no arrival wakes
-    for at_s, wish in enumerate(wishes, 2):
-        asked: list[Event] = [JobAsked(float(at_s), job_id, wish) for job_id in ids]
+    for at_s, request in enumerate(requests, 2):
+        asked: list[Event] = [JobAsked(float(at_s), job_id, request) for job_id in ids]
         controller.cycle(float(at_s), asked)
-    actions = controller.cycle(10.0, [JobAsked(10.0, job_id, Wish.STOP) for job_id in ids])
+    actions = controller.cycle(10.0, [JobAsked(10.0, job_id, JobRequest.STOP) for job_id in ids])
     assert sum(isinstance(action, End) for action in actions) == jobs
     assert len(controller.snapshot.jobs) == jobs
     state.arrived |= dict.fromkeys(ids)
@@ -56,4 +56,4 @@ def test_stopping_all_jobs_searches_the_others_for_none_of_them() -> None:
 
 
 def test_pausing_and_resuming_all_jobs_searches_the_others_for_none_of_them() -> None:
-    assert compared(300, Wish.PAUSE, Wish.RESUME) < 300 * 10
+    assert compared(300, JobRequest.PAUSE, JobRequest.RESUME) < 300 * 10

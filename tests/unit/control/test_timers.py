@@ -6,7 +6,7 @@ from hocket.control import saved_state
 from hocket.control.timers import Timers
 from hocket.model.action import End
 from hocket.model.criterion import parse
-from hocket.model.event import EpochEnded, JobAsked, JobEnded, JobSubmitted, Wish
+from hocket.model.event import EpochEnded, JobAsked, JobEnded, JobRequest, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.policies import find
@@ -48,9 +48,9 @@ def test_a_job_that_reports_often_is_waited_for_once(harness, asks):
 
 def test_a_moment_that_time_out_of_work_puts_off_is_waited_for_anew(harness):
     start(harness, Job("a", limit_s=60.0), 0.0)
-    harness.tell(JobAsked(50.0, "a", Wish.PAUSE))
+    harness.tell(JobAsked(50.0, "a", JobRequest.PAUSE))
     harness.answer(at_s=50.0)
-    harness.tell(JobAsked(55.0, "a", Wish.RESUME))
+    harness.tell(JobAsked(55.0, "a", JobRequest.RESUME))
     harness.answer(at_s=55.0)
     assert harness.tell(at_s=60.0) == [], "what was waited for at first"
     assert harness.controller.next_timer_s() == 65.0

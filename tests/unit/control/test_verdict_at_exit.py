@@ -17,7 +17,16 @@ from hocket.executors.simulated import simulate
 from hocket.model.action import Action, End, Start
 from hocket.model.criterion import parse
 from hocket.model.curve import Curve, Point
-from hocket.model.event import EpochEnded, Event, JobAsked, JobEnded, JobFailed, JobSubmitted, ProgressReported, Wish
+from hocket.model.event import (
+    EpochEnded,
+    Event,
+    JobAsked,
+    JobEnded,
+    JobFailed,
+    JobRequest,
+    JobSubmitted,
+    ProgressReported,
+)
 from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.model.snapshot import empty_snapshot
@@ -143,7 +152,7 @@ def test_what_was_decided_before_the_process_ended_by_itself_holds(values: dict[
     harness = running("acc >= 95%")
     harness.tell(*reports(values))
     if verdict == "stopped":
-        harness.tell(JobAsked(11.0, "a", Wish.STOP, "ana"))
+        harness.tell(JobAsked(11.0, "a", JobRequest.STOP, "ana"))
     harness.tell(JobEnded(12.0, "a"))
     assert end_of(harness).verdict == verdict
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hocket.job_input.read_job import FieldProblem, as_said, read_remote_job, remote_problems
+from hocket.job_input.read_job import FieldProblem, as_field_problem, read_remote_job, remote_problems
 
 
 def problem(**said: Any) -> str:
@@ -64,10 +64,10 @@ def test_a_field_is_not_wrong_for_what_others_do_not_say_yet() -> None:
 
 
 def test_a_refusal_of_the_controller_names_the_field_as_users_do() -> None:
-    found = as_said("job 'it's': sizes must fit the cluster; its smallest needs 8 GPUs", "it's")
+    found = as_field_problem("job 'it's': sizes must fit the cluster; its smallest needs 8 GPUs", "it's")
     assert (found.field, found.problem) == ("gpus", "must fit the cluster; its smallest needs 8 GPUs")
-    assert as_said("job 'a': gpu_mem_mib must be less", "a").field == "gpu_mem"
-    assert as_said("nothing is known").field == ""
+    assert as_field_problem("job 'a': gpu_mem_mib must be less", "a").field == "gpu_mem"
+    assert as_field_problem("nothing is known").field == ""
 
 
 def test_a_line_that_would_take_minutes_to_part_is_refused() -> None:

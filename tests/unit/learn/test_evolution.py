@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 
-from hocket.learn.evolution import Evolution, begun, candidates, selected
+from hocket.learn.evolution import Evolution, candidates, initial, selected
 
 GOAL = np.array([2.0, -1.0, 0.5, 0.0, 3.0])
 
@@ -20,15 +20,15 @@ def evolved(at, generations, seed=0):
 
 
 def test_it_finds_the_best():
-    found = evolved(begun(5, 0.5), 120)
+    found = evolved(initial(5, 0.5), 120)
     assert reward(np.array([found.mean]))[0] > -1e-3 > reward(np.zeros((1, 5)))[0]
 
 
 def test_it_goes_on_from_a_file_as_if_it_had_never_stopped():
-    half = evolved(begun(5, 0.5), 7)
+    half = evolved(initial(5, 0.5), 7)
     again = msgspec.json.decode(msgspec.json.encode(half), type=Evolution)
-    assert evolved(again, 8) == evolved(begun(5, 0.5), 15)
+    assert evolved(again, 8) == evolved(initial(5, 0.5), 15)
 
 
 def test_another_seed_draws_others():
-    assert not np.array_equal(candidates(begun(5, 0.5), 4, 0), candidates(begun(5, 0.5), 4, 1))
+    assert not np.array_equal(candidates(initial(5, 0.5), 4, 0), candidates(initial(5, 0.5), 4, 1))

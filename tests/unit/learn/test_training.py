@@ -16,12 +16,12 @@ from hocket.learn.episodes import (
     Episode,
     RecordedWindow,
     SameDecisions,
-    carry_out,
     compare_decisions,
     record,
+    run_episode,
     seen_columns,
 )
-from hocket.learn.evolution import begun
+from hocket.learn.evolution import initial
 from hocket.learn.imitation import Agreement, agreement, imitate, read_record
 from hocket.learn.own_history import history_windows, history_workload
 from hocket.learn.reward import BETAS, Goals
@@ -80,13 +80,13 @@ def test_the_reward_is_the_weighted_sum_of_the_goals():
 
 
 def test_a_window_is_simulated_to_its_end():
-    goals = carry_out(Episode(replace(WINDOW, jobs=12), "mlf_h"))
+    goals = run_episode(Episode(replace(WINDOW, jobs=12), "mlf_h"))
     assert gc.collect() < 100  # A process of a training runs thousands of them, and must not grow.
     assert not goals.unfinished
     assert 0 < goals.jct <= 1
     undiscounted = (goals.deadlines, goals.accuracies, goals.accuracy)
     assert all(0 <= later <= now for later, now in zip(goals.later, undiscounted, strict=True))
-    whole = carry_out(Episode(replace(WINDOW, jobs=12), "tiresias", whole=True))
+    whole = run_episode(Episode(replace(WINDOW, jobs=12), "tiresias", whole=True))
     assert not whole.unfinished
 
 
@@ -103,7 +103,7 @@ def test_a_journal_is_a_school_of_its_own_and_its_last_jobs_are_for_validation(t
     true_s = {s.job.id: s.truth.run_s for s in load.submissions}
     for s in judges.submissions:
         assert s.truth.run_s == pytest.approx(true_s[s.job.id], rel=0.35)
-    goals = carry_out(Episode(history_windows(str(path), 0, 0, 1, True)[0], "mlf_h"))
+    goals = run_episode(Episode(history_windows(str(path), 0, 0, 1, True)[0], "mlf_h"))
     assert not goals.unfinished
 
 
@@ -124,7 +124,7 @@ def begun_training(network, **settings):
     setup = TrainingSetup(validation=2, **settings)
     size = numbers(network, setup.policy)
     same, held_out = SameDecisions(1, 1, 1), Agreement(1, 1.0, 1.0)
-    return LearningState(setup, begun(size, 0.5), [], [0.0] * size, -1.0, 0.0, held_out, same, [0.5, 0.5], 0.0)
+    return LearningState(setup, initial(size, 0.5), [], [0.0] * size, -1.0, 0.0, held_out, same, [0.5, 0.5], 0.0)
 
 
 def test_a_training_goes_on_from_its_file_as_if_it_had_never_stopped(network):

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from hocket.model.action import Start
-from hocket.model.event import JobAsked, NodeLost, ProgressReported, Wish
+from hocket.model.event import JobAsked, JobRequest, NodeLost, ProgressReported
 from hocket.model.job import Edge, Task, TaskGraph
 from hocket.model.resources import Demand
 from hocket.model.view import Use
@@ -130,10 +130,10 @@ def test_what_was_measured_counts_where_a_job_is_tried_again():
         run.tell(submitted(graph(name, 0.4, 0.4), run.now_s))
         run.settle()
         run.tell(ProgressReported(run.now_s + 1, name, 1, {}, Use(uses)))
-        run.tell(JobAsked(run.now_s + 1, name, Wish.PAUSE))
+        run.tell(JobAsked(run.now_s + 1, name, JobRequest.PAUSE))
         run.settle()
     run.tell(submitted(graph("other", 0.45), run.now_s))
     run.settle()
-    run.tell(*(JobAsked(run.now_s + 1, name, Wish.RESUME) for name in ("much", "little")))
+    run.tell(*(JobAsked(run.now_s + 1, name, JobRequest.RESUME) for name in ("much", "little")))
     run.settle()
     assert {v.job.id for v in run.snapshot.jobs.values() if v.partitions} == {"other", "little"}

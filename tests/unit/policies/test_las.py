@@ -3,7 +3,7 @@
 import pytest
 
 from hocket.model.action import Pause
-from hocket.model.event import JobAsked, JobFailed, NodeJoined, NodeLost, Wish
+from hocket.model.event import JobAsked, JobFailed, JobRequest, NodeJoined, NodeLost
 from hocket.policies import find
 from hocket.policies.registry import PolicyError
 from hocket.testing.builders import cluster, job, submitted
@@ -59,9 +59,9 @@ def test_a_job_that_lost_its_node_starves_too():
 
 def test_a_job_that_its_user_paused_starves_too():
     harness = begun()
-    harness.tell(JobAsked(150, "a", Wish.PAUSE))
+    harness.tell(JobAsked(150, "a", JobRequest.PAUSE))
     harness.settle()
-    harness.tell(JobAsked(160, "a", Wish.RESUME))
+    harness.tell(JobAsked(160, "a", JobRequest.RESUME))
     assert swap_s(harness) == pytest.approx(300, abs=0.01)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hocket.model.action import End
 from hocket.model.criterion import parse
-from hocket.model.event import EpochEnded, JobAsked, OwnerSet, Wish
+from hocket.model.event import EpochEnded, JobAsked, JobRequest, OwnerSet
 from hocket.model.job import Job, Owner, Stop, Task, TaskGraph
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan, Verdict
@@ -148,7 +148,7 @@ def test_the_load_is_worked_out_anew_after_a_plan_that_swaps_jobs():
     run.tell(EpochEnded(3701.0, "a", 2, {"acc": 0.2}))
     run.tell(submitted(job("light"), 3702.0))  # It takes the heavy one's GPU: as many run, on as many GPUs.
     run.settle()
-    run.tell(JobAsked(3703.0, "heavy", Wish.STOP))
+    run.tell(JobAsked(3703.0, "heavy", JobRequest.STOP))
     run.settle()
     assert list(run.snapshot.jobs) == ["a", "light"]
     assert watched(run.snapshot).mean_load(run.snapshot.capacity) < 0.9

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hocket.model.criterion import parse
-from hocket.model.event import EpochEnded, JobAsked, JobPaused, JobSubmitted, ProgressReported, Wish
+from hocket.model.event import EpochEnded, JobAsked, JobPaused, JobRequest, JobSubmitted, ProgressReported
 from hocket.model.job import Job, Kind
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Node
@@ -52,7 +52,7 @@ def test_a_job_that_the_plan_places_elsewhere_is_not_told_where_its_state_goes()
 
 def test_a_suspended_process_makes_way_for_one_that_saves_more() -> None:
     harness = two_queries()
-    harness.tell(JobAsked(2.0, "large", Wish.PAUSE))
+    harness.tell(JobAsked(2.0, "large", JobRequest.PAUSE))
     harness.tell(JobPaused(3.0, "large", tier=Tier.MEMORY, node="n", mem_mib=2000.0))
     snapshot = harness.snapshot
     assert snapshot.jobs["large"].suspended is not None
@@ -77,7 +77,7 @@ def test_fixed_rules_keep_every_state_in_one_way_and_the_first_in_memory_stay_th
     assert kept_states(BOTH_PAUSE, snapshot, 1.0, "disk") == {"large": Tier.DISK, "small": Tier.DISK}
     assert kept_states(BOTH_PAUSE, snapshot, 1.0, "redo") == {"large": Tier.NONE, "small": Tier.NONE}
     assert kept_states(BOTH_PAUSE, snapshot, 0.2, "memory") == {"large": Tier.MEMORY, "small": Tier.DISK}
-    harness.tell(JobAsked(2.0, "large", Wish.PAUSE))
+    harness.tell(JobAsked(2.0, "large", JobRequest.PAUSE))
     harness.tell(JobPaused(3.0, "large", tier=Tier.MEMORY, node="n", mem_mib=2000.0))
     assert kept_states(Plan(drop=("small",)), harness.snapshot, 0.2, "memory") == {"small": Tier.DISK}
     assert kept_states(Plan(drop=("small",)), harness.snapshot, 0.3, "memory") == {"small": Tier.MEMORY}

@@ -18,12 +18,12 @@ from hocket.model.event import (
     JobMoved,
     JobPaused,
     JobRefused,
+    JobRequest,
     JobResized,
     JobStarted,
     JobSubmitted,
     NodeJoined,
     NodeLost,
-    Wish,
 )
 from hocket.model.job import Job, Task, TaskGraph
 from hocket.model.partition import EPOCH, Boundary, Partition, Sharing, Tenant
@@ -77,9 +77,9 @@ def test_time_in_which_a_job_is_held_is_no_waiting_time() -> None:
         at(100, JobEnded(100, "a")),
         at(110, put=[held("b", 0)]),
         at(110, JobStarted(110, "b")),
-        at(120, JobAsked(120, "b", Wish.PAUSE), drop=["b"]),
+        at(120, JobAsked(120, "b", JobRequest.PAUSE), drop=["b"]),
         at(125, JobPaused(125, "b")),
-        at(180, JobAsked(180, "b", Wish.RESUME)),
+        at(180, JobAsked(180, "b", JobRequest.RESUME)),
         at(190, put=[held("b", 0)]),
         at(190, JobStarted(190, "b")),
         at(200, JobEnded(200, "b")),

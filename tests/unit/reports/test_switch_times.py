@@ -3,7 +3,7 @@
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
-from hocket.model.event import JobAsked, JobEnded, JobPaused, JobStarted, JobSubmitted, NodeJoined, Wish
+from hocket.model.event import JobAsked, JobEnded, JobPaused, JobRequest, JobStarted, JobSubmitted, NodeJoined
 from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.model.snapshot import empty_snapshot
@@ -21,7 +21,7 @@ def test_they_are_counted_from_the_action_that_could_be_begun_to_its_event():
         (10.0, JobSubmitted(10.0, Job("a"))),
         (11.0, JobSubmitted(11.0, Job("b"))),
         (12.0, JobStarted(12.0, "a")),  # after 2 s
-        (20.0, JobAsked(20.0, "a", Wish.PAUSE)),
+        (20.0, JobAsked(20.0, "a", JobRequest.PAUSE)),
         (25.0, JobPaused(25.0, "a")),  # after 5 s; now b can be started, which was to have its place
         (26.0, JobStarted(26.0, "b")),  # after 1 s
         (30.0, JobEnded(30.0, "b")),

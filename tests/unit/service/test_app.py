@@ -208,7 +208,7 @@ def test_a_job_follows_another_that_must_exist(client):
     assert "'a'" in client.get("/v1/jobs/c/why").json()["waits_for"]
 
 
-def test_wishes(client):
+def test_job_requests(client):
     submit(client, {**JOB, "id": "a", "sizes": [2]}, {**JOB, "id": "b"})
     assert client.post("/v1/jobs/b/pause").json()["state"] == "held"
     assert client.post("/v1/jobs/b/resume").json()["state"] == "waiting"
@@ -218,43 +218,43 @@ def test_wishes(client):
     assert client.post("/v1/jobs/nonesuch/stop").status == 404
 
 
-def wish(client, **said):
-    answer = client.post("/v1/wishes", said)
+def send(client, **said):
+    answer = client.post("/v1/job-requests", said)
     assert answer.status == 200, answer.text
     return answer.json()["jobs"]
 
 
-def test_a_wish_for_many_is_one_cycle(client, engine):
+def test_a_request_for_many_is_one_cycle(client, engine):
     submit(client, {**JOB, "id": "first", "sizes": [2]}, {**JOB, "id": "sweep", "array": 20, "owner": "ana"})
     before = len(engine.journal)
-    told = wish(client, wish="pause", jobs=["sweep-1*", "sweep-2"], by="bo")
+    told = send(client, request="pause", jobs=["sweep-1*", "sweep-2"], by="bo")
     assert len(engine.journal) == before + 1
     assert {job["id"] for job in told} == {"sweep-1", *(f"sweep-1{n}" for n in range(10)), "sweep-2"}
     assert {job["state"] for job in told} == {"held"}
-    assert len(wish(client, wish="pause", all=True, owner="ana")) == 20
+    assert len(send(client, request="pause", all=True, owner="ana")) == 20
     assert client.get("/v1/jobs/first").json()["state"] == "starting"
-    assert len(wish(client, wish="resume", all=True)) == 21
+    assert len(send(client, request="resume", all=True)) == 21
     assert "by bo" in [line["reason"] for line in client.get("/v1/jobs/sweep-2/why").json()["past"]]
 
 
-def test_a_wish_names_the_jobs_it_cannot_be_for(client):
+def test_a_request_names_the_jobs_it_cannot_be_for(client):
     submit(client, {**JOB, "id": "first", "sizes": [2]}, {**JOB, "id": "train"}, {**JOB, "id": "gone", "owner": "bo"})
-    wish(client, wish="stop", jobs=["gone"])
+    send(client, request="stop", jobs=["gone"])
     client.await_state("gone", "stopped")
     for said, status, words in (
-        ({"wish": "stop", "jobs": ["first", "trian"]}, 404, "there is no job 'trian'; did you mean 'train'?"),
-        ({"wish": "stop", "jobs": ["first", "x-*"]}, 404, "no live job matches 'x-*'"),
-        ({"wish": "stop"}, 400, "one of the two"),
-        ({"wish": "stop", "all": True, "jobs": ["first"]}, 400, "one of the two"),
-        ({"wish": "end", "all": True}, 400, "'end'"),
-        ({"wish": "stop", "al": True}, 400, "`al`"),
+        ({"request": "stop", "jobs": ["first", "trian"]}, 404, "there is no job 'trian'; did you mean 'train'?"),
+        ({"request": "stop", "jobs": ["first", "x-*"]}, 404, "no live job matches 'x-*'"),
+        ({"request": "stop"}, 400, "one of the two"),
+        ({"request": "stop", "all": True, "jobs": ["first"]}, 400, "one of the two"),
+        ({"request": "end", "all": True}, 400, "'end'"),
+        ({"request": "stop", "al": True}, 400, "`al`"),
     ):
-        answer = client.post("/v1/wishes", said)
+        answer = client.post("/v1/job-requests", said)
         assert (answer.status, words in answer.json()["error"]) == (status, True), answer.text
     assert client.get("/v1/jobs/first").json()["state"] == "starting"
-    told = wish(client, wish="pause", jobs=["gone", "train"])
+    told = send(client, request="pause", jobs=["gone", "train"])
     assert told == [{"id": "train", "state": "held"}, {"id": "gone", "refused": "job 'gone' is over: stopped"}]
-    (told,) = wish(client, wish="pause", jobs=["gone"], owner="ana")
+    (told,) = send(client, request="pause", jobs=["gone"], owner="ana")
     assert told["refused"] == "job 'gone' is bo's, not ana's"
 
 
@@ -393,7 +393,7 @@ def asking(port, count, path):
 
 
 def test_listeners_delay_no_other_client_and_leave_nothing(client, engine, port, monkeypatch):
-    monkeypatch.setattr("hocket.service.broadcast._SIGN_OF_LIFE_S", 3600.0)
+    monkeypatch.setattr("hocket.service.broadcast._KEEP_ALIVE_S", 3600.0)
     with asking(port, 300, "/v1/events") as sockets:
         assert all(b"200 OK" in each.recv(1000) for each in sockets)
         assert client.get("/v1/status").status == 200
@@ -404,7 +404,7 @@ def test_listeners_delay_no_other_client_and_leave_nothing(client, engine, port,
                 more = each.recv(1000)
                 assert more, told
                 told += more
-    *_, say = engine.changed
+    *_, say = engine.on_jobs_changed
     until = time.monotonic() + 120
     while len(say.__self__._listeners):
         assert time.monotonic() < until

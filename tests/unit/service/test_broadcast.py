@@ -12,7 +12,7 @@ from hocket.service.broadcast import Broadcast
 
 def say(broadcast: Broadcast, *jobs: str) -> None:
     """As the controller's thread does."""
-    thread = Thread(target=broadcast.say, args=(list(jobs),))
+    thread = Thread(target=broadcast.publish, args=(list(jobs),))
     thread.start()
     thread.join()
 
@@ -37,7 +37,7 @@ def test_a_listener_that_is_too_slow_is_told_so_and_one_that_hears_nothing_that_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(broadcast_file, "_WAITING", 2)
-    monkeypatch.setattr(broadcast_file, "_SIGN_OF_LIFE_S", 0.01)
+    monkeypatch.setattr(broadcast_file, "_KEEP_ALIVE_S", 0.01)
 
     async def listen() -> list[bytes]:
         broadcast = Broadcast(str.encode)

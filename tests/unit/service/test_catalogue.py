@@ -11,13 +11,13 @@ from hocket.model.event import (
     JobEnded,
     JobFailed,
     JobPaused,
+    JobRequest,
     JobResized,
     JobStarted,
     JobSubmitted,
     JobWarned,
     NodeLost,
     StateStored,
-    Wish,
 )
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Tenant
@@ -39,7 +39,7 @@ def test_time_on_a_lost_node_ends_with_the_node():
         Cycle(110.0, (JobStarted(110.0, "a"),)),
         Cycle(115.0, (JobEnded(115.0, "a"),)),
     ):
-        catalogue.see(cycle)
+        catalogue.add_cycle(cycle)
     record = catalogue.records["a"]
     assert record.ran_s == 25.0
     assert record.waited_at(999.0) == 90.0
@@ -49,11 +49,11 @@ def test_time_on_a_lost_node_ends_with_the_node():
 def test_that_a_job_goes_on_epoch_after_epoch_is_one_line_of_its_story():
     catalogue = Catalogue()
     placed = Plan(put=(Partition("a", (Slice("n0", (0,)),), (Tenant("a", (1,)),)),), reasons={"a": "granted: 1"})
-    catalogue.see(Cycle(0.0, (JobSubmitted(0.0, Job("a")),), placed))
+    catalogue.add_cycle(Cycle(0.0, (JobSubmitted(0.0, Job("a")),), placed))
     for k in range(2, 300):
-        catalogue.see(Cycle(float(k), (EpochEnded(float(k), "a", k, {}),), Plan(reasons={"a": f"granted: {k}"})))
+        catalogue.add_cycle(Cycle(float(k), (EpochEnded(float(k), "a", k, {}),), Plan(reasons={"a": f"granted: {k}"})))
     paused = Plan(drop=("a",), reasons={"a": "paused: b goes first"})
-    catalogue.see(Cycle(300.0, (), paused))
+    catalogue.add_cycle(Cycle(300.0, (), paused))
     told = [(line.what, line.reason) for line in catalogue.records["a"].lines]
     assert told == [
         ("submitted", ""), ("given a place", "granted: 1"), ("goes on", "granted: 299"),
@@ -63,8 +63,8 @@ def test_that_a_job_goes_on_epoch_after_epoch_is_one_line_of_its_story():
 
 def test_how_its_end_was_judged_is_told_by_the_journal():
     catalogue = Catalogue()
-    catalogue.see(Cycle(0.0, (JobSubmitted(0.0, Job("a")), JobSubmitted(0.0, Job("b")))))
-    catalogue.see(Cycle(9.0, (JobEnded(9.0, "a", "missed", "missed: acc >= 95%"), JobEnded(9.0, "b"))))
+    catalogue.add_cycle(Cycle(0.0, (JobSubmitted(0.0, Job("a")), JobSubmitted(0.0, Job("b")))))
+    catalogue.add_cycle(Cycle(9.0, (JobEnded(9.0, "a", "missed", "missed: acc >= 95%"), JobEnded(9.0, "b"))))
     a, b = catalogue.records["a"], catalogue.records["b"]
     assert (a.verdict, a.reason) == ("missed", "missed: acc >= 95%")
     assert (a.lines[-1].what, a.lines[-1].reason) == ("missed", "missed: acc >= 95%")
@@ -77,34 +77,34 @@ def test_time_in_which_a_job_is_held_is_no_waiting_time():
     for cycle in (
         Cycle(0.0, (JobSubmitted(0.0, Job("a")),)),
         Cycle(1.0, (JobSubmitted(1.0, Job("b", after=("a", "gone"))),)),
-        Cycle(11.0, (JobAsked(11.0, "b", Wish.PAUSE),)),
+        Cycle(11.0, (JobAsked(11.0, "b", JobRequest.PAUSE),)),
         Cycle(21.0, (JobEnded(21.0, "a"),)),  # It is still paused.
-        Cycle(31.0, (JobAsked(31.0, "b", Wish.RESUME),), placed),
+        Cycle(31.0, (JobAsked(31.0, "b", JobRequest.RESUME),), placed),
         Cycle(34.0, (JobStarted(34.0, "b", attempt=1),)),
-        Cycle(40.0, (JobAsked(40.0, "b", Wish.PAUSE),)),
+        Cycle(40.0, (JobAsked(40.0, "b", JobRequest.PAUSE),)),
         Cycle(42.0, (JobPaused(42.0, "b"),)),  # It ran until now.
     ):
-        catalogue.see(cycle)
+        catalogue.add_cycle(cycle)
     record = catalogue.records["b"]
     assert (record.waited_at(99.0), record.ran_at(99.0)) == (3.0, 8.0)
-    catalogue.see(Cycle(102.0, (JobAsked(102.0, "b", Wish.RESUME),)))
+    catalogue.add_cycle(Cycle(102.0, (JobAsked(102.0, "b", JobRequest.RESUME),)))
     assert record.waited_at(107.0) == 8.0
-    catalogue.see(Cycle(110.0, (JobEnded(110.0, "b", "stopped"),)))
+    catalogue.add_cycle(Cycle(110.0, (JobEnded(110.0, "b", "stopped"),)))
     assert record.waited_at(999.0) == 11.0
 
 
 def test_a_job_that_is_over_keeps_its_last_reports(tmp_path):
     catalogue = Catalogue(EndedJobs(tmp_path / "ended.db"))
-    catalogue.see(Cycle(0.0, (JobSubmitted(0.0, Job("a")), JobSubmitted(0.0, Job("b")))))
+    catalogue.add_cycle(Cycle(0.0, (JobSubmitted(0.0, Job("a")), JobSubmitted(0.0, Job("b")))))
     seen = tuple(Observation(float(n), n, {"acc": n / 100}) for n in range(1, RECENT_OBSERVATIONS + 1))
     before = JobView(job=Job("a"), number=1, submitted_s=0.0, observations=seen)
     end = Cycle(99.0, (EpochEnded(99.0, "a", 70, {"acc": 0.7}), EpochEnded(99.0, "b", 1, {}), JobEnded(99.0, "a")))
-    catalogue.see(end)
+    catalogue.add_cycle(end)
     reports = reports_by_job(end)
     catalogue.keep_observations("a", before, reports["a"])
     catalogue.keep_observations("b", before, reports["b"])
     assert catalogue.records["b"].observations == (), "it is not over"
-    catalogue.put_away(2, all_of_it=True)
+    catalogue.store_ended(2, everything=True)
     kept = catalogue.get("a").observations
     assert (kept[0].epoch, kept[-1].epoch, kept[-1].metrics) == (2, 70, {"acc": 0.7})
     catalogue.close(2)
@@ -128,7 +128,7 @@ def test_every_attempt_is_told_with_where_when_and_how_it_ended():
         Cycle(12.0, (JobStarted(12.0, "a", attempt=7),)),
         Cycle(13.0, (JobEnded(13.0, "a"),)),
     ):
-        catalogue.see(cycle)
+        catalogue.add_cycle(cycle)
     record = catalogue.records["a"]
     assert [(t.number, t.run, t.started_s, t.ended_s, t.how) for t in record.tries] == [
         (1, 1, 1.0, 5.0, "failed: exit code 3"),
@@ -154,28 +154,30 @@ def test_an_attempt_that_is_suspended_goes_on_and_is_over_when_its_state_is_stor
         Cycle(9.0, (JobStarted(9.0, "a", in_place=True),)),
         Cycle(11.0, (JobPaused(11.0, "a", **paused),)),
     ]:
-        catalogue.see(cycle)
+        catalogue.add_cycle(cycle)
     record = catalogue.records["a"]
     assert (record.attempts, record.ran_at(20.0), record.is_suspended) == (1, 6.0, True)
     assert record.lines[-1].reason == "in memory: its process is suspended, with 312 MiB"
-    catalogue.see(Cycle(12.0, (StateStored(12.0, "a", Tier.DISK),)))
+    catalogue.add_cycle(Cycle(12.0, (StateStored(12.0, "a", Tier.DISK),)))
     assert not record.is_suspended
     assert (record.tries[-1].ended_s, record.tries[-1].how) == (12.0, "paused")
-    catalogue.see(Cycle(20.0, (JobStarted(20.0, "a", attempt=2),)))
+    catalogue.add_cycle(Cycle(20.0, (JobStarted(20.0, "a", attempt=2),)))
     assert record.attempts == 2
-    catalogue.see(Cycle(21.0, (JobPaused(21.0, "a", **paused),)))
-    catalogue.see(Cycle(22.0, (JobFailed(22.0, "a", "its sidecar was lost", own=False),)))
+    catalogue.add_cycle(Cycle(21.0, (JobPaused(21.0, "a", **paused),)))
+    catalogue.add_cycle(Cycle(22.0, (JobFailed(22.0, "a", "its sidecar was lost", own=False),)))
     assert (record.attempts, record.tries[-1].how) == (2, "failed: its sidecar was lost")  # It was that attempt.
 
 
 def test_a_warning_is_kept_once_and_after_the_end():
     catalogue = Catalogue()
-    catalogue.see(Cycle(0.0, (JobSubmitted(0.0, Job("a")), JobWarned(0.0, "a", "look"), JobWarned(0.0, "a", "look"))))
-    catalogue.see(Cycle(1.0, (JobEnded(1.0, "a"),)))
+    catalogue.add_cycle(
+        Cycle(0.0, (JobSubmitted(0.0, Job("a")), JobWarned(0.0, "a", "look"), JobWarned(0.0, "a", "look")))
+    )
+    catalogue.add_cycle(Cycle(1.0, (JobEnded(1.0, "a"),)))
     assert catalogue.records["a"].warnings == ["look"]
 
 
-# -- the shelf --------------------------------------------------------------------------------------------------
+# -- the ended_jobs --------------------------------------------------------------------------------------------------
 
 
 def a_life(number):
@@ -265,18 +267,18 @@ def test_a_shelf_that_is_not_of_this_journal_or_damaged_is_made_anew(tmp_path, s
 
 @pytest.mark.usefixtures("small")
 def test_a_shelf_that_cannot_be_written_loses_nothing(tmp_path, caplog):
-    shelf = EndedJobs(tmp_path / "c.db")
-    catalogue = Catalogue(shelf)
+    ended_jobs = EndedJobs(tmp_path / "c.db")
+    catalogue = Catalogue(ended_jobs)
     kept = cycles(100)
     for number, cycle in enumerate(kept, 1):
         if number == 100:
-            shelf._db.execute("PRAGMA query_only = ON")
+            ended_jobs._db.execute("PRAGMA query_only = ON")
         if number == 200:
-            shelf._db.execute("PRAGMA query_only = OFF")
-        catalogue.see(cycle)
-        catalogue.put_away(number)
+            ended_jobs._db.execute("PRAGMA query_only = OFF")
+        catalogue.add_cycle(cycle)
+        catalogue.store_ended(number)
     assert "cannot be written" in caplog.text
     folded = Catalogue()
     for cycle in kept:
-        folded.see(cycle)
+        folded.add_cycle(cycle)
     assert shown(catalogue) == shown(folded)

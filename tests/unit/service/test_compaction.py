@@ -324,8 +324,8 @@ def test_the_catalogue_is_made_of_what_the_journal_keeps(store: str, tmp_path: P
     _state, jobs, counts = found(store)
     compacted(store, last - 5)
     with closing(SqliteJournal(store)) as journal:
-        shelf = EndedJobs(tmp_path / "c.db")
-        catalogue = Catalogue.of(journal, shelf)
+        ended_jobs = EndedJobs(tmp_path / "c.db")
+        catalogue = Catalogue.of(journal, ended_jobs)
         assert listed(catalogue) == jobs
         assert (catalogue.over, catalogue.queue_reason, catalogue.kept().submitted) == counts
         catalogue.close(last)

@@ -227,9 +227,9 @@ def test_a_policy_that_is_wrong_in_ranks_or_notes_does_not_end_the_controller(tm
 
 def test_what_a_policy_raises_again_and_again_is_logged_once(engine, caplog):
     for _ in range(100):
-        engine._excuse(KeyError("x"))
-    engine._excuse(KeyError("y"))
-    assert caplog.text.count("was not followed") == 2
+        engine._on_policy_error(KeyError("x"))
+    engine._on_policy_error(KeyError("y"))
+    assert caplog.text.count("its decision was not carried out") == 2
 
 
 class CountedEvents(tuple):

@@ -14,9 +14,9 @@ ADMIN = Token("a", Role.ADMIN, "")
 
 def ran(job, *, owner="ana", since_s=0.0, until_s=None, how="finished", gpus=("n:0",)):
     record = Record(1, Job(job, owner), since_s, gpus=list(gpus), size=1)
-    record.runs(since_s, 1)
+    record.started(since_s, 1)
     if until_s is not None:
-        record.rests(until_s, how)
+        record.stopped(until_s, how)
         record.ended_s = until_s
     return record
 
@@ -28,7 +28,7 @@ def shown(history, since_s=0.0, live=(), token=ADMIN):
 def test_jobs_that_ended_before_and_since_and_live_ones_are_each_there_once():
     before = ran("before", until_s=10.0)
     history = GpuHistory(lambda _most: [before, ran("live")])
-    history.see([ran("since", until_s=20.0), ran("live"), before])
+    history.add_changes([ran("since", until_s=20.0), ran("live"), before])
     expected = [("before", ["n:0"], 0.0, 10.0, "finished"), ("since", ["n:0"], 0.0, 20.0, "finished")]
     for _ in range(2):
         found = shown(history, live=[ran("live")])
@@ -38,7 +38,7 @@ def test_jobs_that_ended_before_and_since_and_live_ones_are_each_there_once():
 
 def test_an_attempt_without_gpus_or_a_start_holds_nothing():
     broken = Record(1, Job("broken", "ana"), 0.0, gpus=["n:0"])
-    broken.breaks(1.0, "failed: exit code 1")
+    broken.failed(1.0, "failed: exit code 1")
     history = GpuHistory(lambda _most: [])
     assert shown(history, live=[broken, ran("cpu", gpus=())]) == []
 
@@ -46,15 +46,15 @@ def test_an_attempt_without_gpus_or_a_start_holds_nothing():
 def test_only_so_many_ended_jobs_are_remembered(monkeypatch):
     monkeypatch.setattr(history_file, "_MOST", 2)
     history = GpuHistory(lambda most: [ran("oldest", until_s=1.0), ran("old", until_s=2.0)][-most:])
-    history.see([ran("new", until_s=3.0)])
+    history.add_changes([ran("new", until_s=3.0)])
     assert [h[0] for h in shown(history)] == ["old", "new"]
-    history.see([ran("newest", until_s=4.0)])
+    history.add_changes([ran("newest", until_s=4.0)])
     assert [h[0] for h in shown(history)] == ["new", "newest"]
 
 
 def test_how_an_attempt_ended_is_between_its_owner_and_readers():
     history = GpuHistory(lambda _most: [])
-    history.see([ran("a", until_s=5.0, how="failed: exit code 3")])
+    history.add_changes([ran("a", until_s=5.0, how="failed: exit code 3")])
     assert shown(history, token=Token("b", Role.USER, "", owner="bob"))[0][4] == ""
     assert shown(history, token=Token("a", Role.USER, "", owner="ana"))[0][4] == "failed: exit code 3"
     assert shown(history, token=Token("r", Role.READ, ""))[0][4] == "failed: exit code 3"

@@ -189,7 +189,7 @@ def test_cycles_that_are_not_indexed_yet_are_answered_later(engine, monkeypatch)
     assert (head.status, head.indexed) == (503, 1)
     assert b"up to cycle 1 of" in body
     assert worker.answer(HistoryRequest(ADMIN, at_s=2e9))[0].status == 503
-    while worker.follow():
+    while worker.index_further():
         pass
     assert worker.answer(HistoryRequest(ADMIN, cycle=3))[0].status == 200
     worker.close()

@@ -1,6 +1,6 @@
 """Which nodes no job needs: those that may be given back to what lent them."""
 
-from hocket.model.event import JobAsked, JobFailed, NodeDrained, NodeReserved, Wish
+from hocket.model.event import JobAsked, JobFailed, JobRequest, NodeDrained, NodeReserved
 from hocket.model.job import Job
 from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Demand, Node
@@ -25,7 +25,7 @@ def test_a_node_is_needed_from_the_plan_on_until_its_last_job_has_left() -> None
     harness = cluster(Job("one"))
     assert idle_nodes(harness.snapshot, {}) == {"b": False}
     harness.settle()
-    harness.tell(JobAsked(1.0, "one", Wish.PAUSE))
+    harness.tell(JobAsked(1.0, "one", JobRequest.PAUSE))
     assert idle_nodes(harness.snapshot, {}) == {"b": False}  # It still saves its state.
     harness.settle()
     assert idle_nodes(harness.snapshot, {}) == {"a": False, "b": False}
@@ -36,7 +36,7 @@ def test_a_node_with_the_only_state_of_a_job_that_may_go_on_is_needed() -> None:
     harness.settle()
     files = {"one": frozenset({"a", "b"})}
     assert idle_nodes(harness.snapshot, files) == {"b": False}  # It runs on the other one, where its state is.
-    harness.tell(JobAsked(1.0, "one", Wish.PAUSE))
+    harness.tell(JobAsked(1.0, "one", JobRequest.PAUSE))
     harness.settle()
     assert idle_nodes(harness.snapshot, files) == {}
     assert idle_nodes(harness.snapshot, {"one": frozenset({"a"})}) == {"b": False}

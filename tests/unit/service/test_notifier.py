@@ -41,9 +41,9 @@ class Run:
         at_s = 100.0 + len(self.journal)
         cycle = Cycle(at_s, tuple(type(e)(at_s, *(getattr(e, f) for f in e.__struct_fields__[1:])) for e in events))
         self.journal.append(cycle)
-        self.catalogue.see(cycle)
+        self.catalogue.add_cycle(cycle)
         if seen:
-            self.notifier.see(len(self.journal), cycle)
+            self.notifier.add_cycle(len(self.journal), cycle)
 
     def ends(self, name, *targets, seen=True):
         job = Job(name, launch=Launch(notify=targets))
@@ -219,10 +219,10 @@ def test_jobs_of_before_the_first_start_are_not_told_of(tmp_path):
 def test_a_lost_node_is_a_failed_attempt_of_each_job_on_it():
     catalogue = Catalogue()
     put = [Partition("p", (Slice("n0", (0,)),), (Tenant("a", (1,)),))]
-    catalogue.see(Cycle(1.0, (JobSubmitted(1.0, Job("a")), JobSubmitted(1.0, Job("b"))), Plan(put=tuple(put))))
-    catalogue.see(Cycle(2.0, (JobStarted(2.0, "a"),)))
+    catalogue.add_cycle(Cycle(1.0, (JobSubmitted(1.0, Job("a")), JobSubmitted(1.0, Job("b"))), Plan(put=tuple(put))))
+    catalogue.add_cycle(Cycle(2.0, (JobStarted(2.0, "a"),)))
     lost = Cycle(3.0, (NodeLost(3.0, "n0"),))
-    catalogue.see(lost)
+    catalogue.add_cycle(lost)
     ((_, told),) = notifications(3, lost, catalogue.records, catalogue.get)
     assert (told.job, told.event, told.state, told.reason) == ("a", "retry", "waiting", "lost its node 'n0'")
     assert (told.id, told.ran_s) == ("3.0.1", 1.0)
@@ -230,9 +230,9 @@ def test_a_lost_node_is_a_failed_attempt_of_each_job_on_it():
 
 def test_the_code_of_a_job_that_failed_for_good_is_told():
     catalogue = Catalogue()
-    catalogue.see(Cycle(1.0, (JobSubmitted(1.0, Job("a~2", owner="ann")),)))
+    catalogue.add_cycle(Cycle(1.0, (JobSubmitted(1.0, Job("a~2", owner="ann")),)))
     failed = Cycle(2.0, (JobFailed(2.0, "a~2", "it was killed by SIGKILL", final=True, code=137), JobPaused(2.0, "x")))
-    catalogue.see(failed)
+    catalogue.add_cycle(failed)
     ((_, told),) = notifications(2, failed, catalogue.records, catalogue.get)
     assert (told.event, told.state, told.exit_code, told.name) == ("end", "failed", 137, "a")
     assert told.text == "job 'a~2' of ann: failed (it was killed by SIGKILL)"
@@ -241,7 +241,7 @@ def test_the_code_of_a_job_that_failed_for_good_is_told():
 def _told():
     catalogue = Catalogue()
     cycle = Cycle(1.0, (JobSubmitted(1.0, Job("a")), JobEnded(1.0, "a")))
-    catalogue.see(cycle)
+    catalogue.add_cycle(cycle)
     ((_, told),) = notifications(1, cycle, catalogue.records, catalogue.get)
     return told
 

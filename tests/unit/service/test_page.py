@@ -17,7 +17,7 @@ from hocket.service.tokens import Role, Tokens, TokenSpec
 
 SOURCES = Path(__file__).parents[3] / "src" / "hocket" / "page"
 MOST_SENT, MOST_BYTES = 100_000, 220_000  # of all files: as browsers load them, compressed; and as they are
-CHANGE = ("POST", "/v1/wishes", {"wish": "pause", "all": True})
+CHANGE = ("POST", "/v1/job-requests", {"request": "pause", "all": True})
 
 
 def answered(port, method, path, body=None, **headers):

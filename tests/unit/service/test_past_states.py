@@ -61,7 +61,7 @@ class Truth:
         for cycle in self.cycles:
             again(controller, cycle)
             self.states.append(saved_state.encode(controller, policy))
-            catalogue.see(cycle)
+            catalogue.add_cycle(cycle)
             records = catalogue.listed(over=True)
             self.jobs.append({(r.job.id, r.verdict, r.ended_s is None) for r in records})
 
@@ -83,7 +83,7 @@ def truth(store: str) -> Truth:
 @pytest.fixture
 def states(store: str, tmp_path: Path) -> Iterator[PastStates]:
     with closing(PastStates(store, tmp_path / "archive", tmp_path / "history.db")) as found:
-        found.follow(EVERYTHING)
+        found.index_further(EVERYTHING)
         yield found
 
 
@@ -138,7 +138,7 @@ def test_only_a_segment_is_folded_for_a_position(
     fold = HistoryFold.fold
     monkeypatch.setattr(HistoryFold, "fold", lambda self, *given: (folded.append(given[0]), fold(self, *given)))
     with closing(PastStates(store, None, tmp_path / "history.db")) as again_opened:
-        again_opened.follow(EVERYTHING)
+        again_opened.index_further(EVERYTHING)
         assert len(folded) <= longest  # The index is still there.
         for number in positions(truth.last):
             folded.clear()
@@ -158,14 +158,14 @@ def test_as_the_journal_grows_the_rest_is_indexed(store: str, tmp_path: Path, tr
     with closing(SqliteJournal(growing, header)) as journal:
         journal.extend(truth.cycles[:half])
         with closing(PastStates(growing, None, None)) as states:
-            assert states.follow(3) == 3
+            assert states.index_further(3) == 3
             assert states.indexed == 3
-            states.follow(EVERYTHING)
+            states.index_further(EVERYTHING)
             same(states, growing, truth, [half, 1])
             with pytest.raises(NotKept, match=f"the history has cycles 1 to {half}"):
                 states.at(half + 1)
             journal.extend(truth.cycles[half:])
-            states.follow(EVERYTHING)
+            states.index_further(EVERYTHING)
             same(states, growing, truth, [truth.last, half + 1, half, 1])
 
 
@@ -222,7 +222,7 @@ def test_archived_cycles_can_be_looked_at_with_or_without_an_index(
     assert states.first == 1
     same(states, store, truth, positions(truth.last, 10))
     with closing(PastStates(store, tmp_path / "archive", None)) as anew:
-        anew.follow(EVERYTHING)
+        anew.index_further(EVERYTHING)
         same(anew, store, truth, positions(truth.last, 10))
         over = {(r.job.id, r.verdict, False) for r in anew.ended(anew.at(truth.last // 2), EVERYTHING)}
         assert over == {job for job in truth.jobs[truth.last // 2] if not job[2]}
@@ -240,7 +240,7 @@ def test_what_was_removed_for_good_is_said_and_the_rest_is_there(states: PastSta
     states.forget()
     assert all(segment.last >= until for segment in states._index.segments)
     with closing(PastStates(store, None, None)) as anew:
-        anew.follow(EVERYTHING)
+        anew.index_further(EVERYTHING)
         same(anew, store, truth, [until + 1, truth.last])
         past = anew.at(until + 1)
         over = {(r.job.id, r.verdict, False) for r in anew.ended(past, EVERYTHING)}
@@ -251,9 +251,9 @@ def test_a_front_whose_next_cycles_were_removed_begins_where_the_journal_does(
     store: str, tmp_path: Path, truth: Truth
 ) -> None:
     with closing(PastStates(store, None, tmp_path / "history.db")) as states:
-        states.follow(50)
+        states.index_further(50)
         compacted(store, truth.last - 7, None)
-        assert states.follow(EVERYTHING) == 7
+        assert states.index_further(EVERYTHING) == 7
         same(states, store, truth, [truth.last, truth.last - 3])
 
 
@@ -263,13 +263,13 @@ def test_an_index_of_another_journal_is_made_anew(tmp_path: Path) -> None:
     other.mkdir()
     index = tmp_path / "history.db"
     with closing(PastStates(recorded("fifo", one), None, index)) as states:
-        states.follow(EVERYTHING)
+        states.index_further(EVERYTHING)
         assert states._index.segments
     store = recorded("las", other)
     truth = Truth(store)
     with closing(PastStates(store, None, index)) as states:
         assert states.indexed == 0
-        states.follow(EVERYTHING)
+        states.index_further(EVERYTHING)
         same(states, store, truth, positions(truth.last, 5))
 
 
@@ -278,7 +278,7 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path, harm: str) -> None:
     store = recorded("fifo", tmp_path)
     index, truth = tmp_path / "history.db", Truth(store)
     with closing(PastStates(store, None, index)) as states:
-        states.follow(EVERYTHING)
+        states.index_further(EVERYTHING)
     if harm == "no database":
         for part in tmp_path.glob("history.db-*"):
             part.unlink()
@@ -288,7 +288,7 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path, harm: str) -> None:
             db.execute("UPDATE form SET value = 1" if harm == "another form" else "UPDATE segment SET state = x'00'")
     with closing(PastStates(store, None, index)) as states:
         assert states.indexed == 0
-        states.follow(EVERYTHING)
+        states.index_further(EVERYTHING)
         same(states, store, truth, positions(truth.last, 5))
 
 
@@ -303,7 +303,7 @@ def test_a_journal_in_postgresql_is_read_as_well(server: PostgresServer, tmp_pat
     url = f"{server.url}&options={quote('-csearch_path=past')}"
     with closing(open_to_append(url, header)) as journal, closing(PastStates(url)) as states:
         journal.extend(truth.cycles)
-        states.follow(EVERYTHING)
+        states.index_further(EVERYTHING)
         same(states, store, truth, positions(truth.last, 5))
 
 
@@ -320,7 +320,7 @@ def test_the_index_takes_no_more_room_than_in_proportion_to_the_journal(
 ) -> None:
     monkeypatch.setattr(past_states, "_ROOM", 0.5)
     with closing(PastStates(store, None, tmp_path / "history.db")) as states:
-        states.follow(EVERYTHING)
+        states.index_further(EVERYTHING)
         sizes = [len(msgspec.msgpack.encode(states._index.state(s.last))) for s in states._index.segments]
         first = sizes[0] if sizes else 0
         read: Any = sum(len(value) for _n, value, _crc in states._journal.rows_after(0))

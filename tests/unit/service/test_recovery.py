@@ -14,7 +14,7 @@ from hocket.control.journal import JournalError
 from hocket.control.ports import UnknownSession
 from hocket.executors.agents.executor import agents
 from hocket.executors.agents.standby_runs import ResizeBy
-from hocket.model.event import JobAsked, JobSubmitted, NodeLost, Wish
+from hocket.model.event import JobAsked, JobRequest, JobSubmitted, NodeLost
 from hocket.model.job import Job, Launch
 from hocket.model.partition import EPOCH, NOW, Partition, Tenant
 from hocket.model.plan import Plan
@@ -67,7 +67,7 @@ class Stepped:
         self.rest()
 
     def stop(self, name):
-        return self.post(JobAsked(0.0, name, Wish.STOP))
+        return self.post(JobAsked(0.0, name, JobRequest.STOP))
 
     def say(self, run, *events):
         reports = []

@@ -11,14 +11,14 @@ from hocket.control.journal import SqliteJournal
 from hocket.control.journal.history import open_history
 from hocket.control.ports import Cycle, Header
 from hocket.executors.agents.executor import agents
-from hocket.model.event import JobAsked, JobSubmitted, OwnerSet, Wish
+from hocket.model.event import JobAsked, JobRequest, JobSubmitted, OwnerSet
 from hocket.model.job import Job, Owner
 from hocket.model.resources import Node
 from hocket.policies import find
 from hocket.service import compaction
 from hocket.service.compaction import EVERYTHING, Keep, compact
 from hocket.service.engine import Engine
-from hocket.service.intake import Intake, read_requests
+from hocket.service.intake import Intake, read_submitted_specs
 from hocket.service.owners import Owners
 from hocket.service.retention import Retention
 from hocket.service.secret_store import SecretStore
@@ -43,8 +43,8 @@ def old_journal(folder):
 def ended_job(engine, name):
     engine.executor.post(lambda _state, now_s: [JobSubmitted(now_s, Job(name, command=("true",)))]).result(60)
     # On no node, as its order is not confirmed: it is ended by its user before it runs.
-    engine.executor.post(lambda _state, now_s: [JobAsked(now_s, name, Wish.PAUSE)]).result(60)
-    engine.executor.post(lambda _state, now_s: [JobAsked(now_s, name, Wish.STOP)]).result(60)
+    engine.executor.post(lambda _state, now_s: [JobAsked(now_s, name, JobRequest.PAUSE)]).result(60)
+    engine.executor.post(lambda _state, now_s: [JobAsked(now_s, name, JobRequest.STOP)]).result(60)
 
 
 def fill(engine, count):
@@ -135,7 +135,7 @@ def test_the_name_of_a_job_whose_cycles_were_removed_is_not_given_again(
         (tmp_path / "c.db").unlink()
     engine = engine_on(tmp_path)
     intake = Intake(engine, Owners(engine.executor), SecretStore(engine.journal, secrets_key))
-    (told,) = intake.submit(read_requests(b'{"jobs": [{"id": "train", "command": ["true"]}]}')).result(60)
+    (told,) = intake.submit(read_submitted_specs(b'{"jobs": [{"id": "train", "command": ["true"]}]}')).result(60)
     assert told == {"id": "train~3", "refused": ""}
     assert engine.catalogue.get("train").verdict == "stopped"
     listed = engine.catalogue.listed(over=True)

@@ -84,7 +84,7 @@ MAY = {
     "GET /v1/jobs/{job_id:path}/log": "au--", "GET /v1/jobs/{job_id:path}/answer": "au--",
     "GET /v1/bundles/{digest}": "au--", "PUT /v1/bundles/{digest}/{offset}": "au--",
     "GET /v1/bundles/{digest}/{offset}": "a-w-",
-    "POST /v1/jobs": "au--", "POST /v1/wishes": "au--",
+    "POST /v1/jobs": "au--", "POST /v1/job-requests": "au--",
     "POST /v1/jobs/{job_id:path}/pause": "au--", "POST /v1/jobs/{job_id:path}/resume": "au--",
     "POST /v1/jobs/{job_id:path}/stop": "au--",
     "PUT /v1/owners/{owner_id:text}": "a---", "POST /v1/down": "a---",
@@ -332,15 +332,15 @@ def test_a_user_changes_its_own_jobs_only(client, with_token):
     bob = with_token("user", owner="bob")
     submit(client, id="of-ana", owner="ana", sizes=[2])
     submit(client, id="of-bob", owner="bob", sizes=[2])
-    for wish in ("pause", "resume", "stop"):
-        assert bob.post(f"/v1/jobs/of-ana/{wish}").status == 403
-    told = bob.post("/v1/wishes", {"wish": "pause", "jobs": ["of-ana", "of-bob"]}).json()["jobs"]
+    for request in ("pause", "resume", "stop"):
+        assert bob.post(f"/v1/jobs/of-ana/{request}").status == 403
+    told = bob.post("/v1/job-requests", {"request": "pause", "jobs": ["of-ana", "of-bob"]}).json()["jobs"]
     assert told == [
         {"id": "of-bob", "state": "held"},
         {"id": "of-ana", "refused": "job 'of-ana' is ana's, not bob's"},
     ]
-    assert bob.post("/v1/wishes", {"wish": "stop", "all": True, "owner": "ana"}).status == 403
-    stopped = bob.post("/v1/wishes", {"wish": "stop", "all": True, "by": "ana"}).json()["jobs"]
+    assert bob.post("/v1/job-requests", {"request": "stop", "all": True, "owner": "ana"}).status == 403
+    stopped = bob.post("/v1/job-requests", {"request": "stop", "all": True, "by": "ana"}).json()["jobs"]
     assert [job["id"] for job in stopped] == ["of-bob"]
     assert client.get("/v1/jobs/of-ana").json()["state"] != "stopped"
     past = client.get("/v1/jobs/of-bob/why").json()["past"]

@@ -49,7 +49,7 @@ def test_requests_are_logged_once_with_job_owner_and_who_asked(lines, client):
     client.post("/v1/jobs", {"jobs": jobs})
     client.post("/v1/jobs", {"jobs": [{"comand": ["true"]}]})
     client.post("/v1/jobs/a/pause?by=ann")
-    client.post("/v1/wishes", {"wish": "stop", "jobs": ["a"], "by": "ann"})
+    client.post("/v1/job-requests", {"request": "stop", "jobs": ["a"], "by": "ann"})
     client.put("/v1/owners/eve", {"weight": 2})
     for text, expected in {
         "JobSubmitted 'a': of eve, sizes 1": {"levelname": "INFO", "job": "a", "owner": "eve"},
@@ -61,7 +61,7 @@ def test_requests_are_logged_once_with_job_owner_and_who_asked(lines, client):
         _level, fields = lines.of(text)
         assert {name: fields[name] for name in expected} == expected
     assert lines.of("a submission is refused: jobs[0]: ")[0] == "INFO"
-    assert lines.of("POST /v1/wishes: 200")[0] == "DEBUG"
+    assert lines.of("POST /v1/job-requests: 200")[0] == "DEBUG"
 
 
 def test_an_agent_is_logged_as_it_connects_and_as_its_name_is_taken(lines, client):

@@ -54,7 +54,7 @@ def test_how_a_study_ended_is_told(controller, error, state):
 
 def test_while_it_runs_a_study_is_told_of_when_there_is_a_new_result(controller, monkeypatch):
     monkeypatch.setattr("hocket.cli.live.study_reports._EVERY_S", 0.0)
-    monkeypatch.setattr("hocket.cli.live.study_reports._LEISURE", 0)
+    monkeypatch.setattr("hocket.cli.live.study_reports._PAUSE_FACTOR", 0)
     study = Study(lambda _config: None, {"rate": choice([1])}, name="net")
     with reports_of_process_study(study, None) as tell:
         tell()
@@ -79,4 +79,6 @@ def test_a_controller_that_refuses_is_warned_of_once(monkeypatch, capsys):
     study = Study(lambda _config: None, {"rate": choice([1])})
     with reports_of_process_study(study, None) as tell:
         tell()
-    assert capsys.readouterr().err.count("the page cannot show this study: a study must be told of in 10 bytes") == 1
+    assert (
+        capsys.readouterr().err.count("the page cannot show this study: the summary of a study must have 10 bytes") == 1
+    )

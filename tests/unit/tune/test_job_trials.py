@@ -3,7 +3,17 @@
 import pytest
 
 from hocket.tune.definition import StudyError
-from hocket.tune.job_trials import Ask, JobLook, JobReport, RungReached, TrialFailed, Want, ask, result_of, unit_of
+from hocket.tune.job_trials import (
+    JobLook,
+    JobReport,
+    NextStep,
+    RungReached,
+    TrialFailed,
+    Want,
+    next_step,
+    result_of,
+    unit_of,
+)
 
 EPOCH = unit_of("1 epoch")
 
@@ -69,24 +79,24 @@ def test_a_metric_that_never_comes_is_seen_one_unit_later():
 @pytest.mark.parametrize(
     ("want", "state", "last", "asked"),
     [
-        (Want.RUN, None, Ask.NOTHING, Ask.SUBMIT),
-        (Want.RUN, "held", Ask.PAUSE, Ask.RESUME),
-        (Want.RUN, "pausing", Ask.PAUSE, Ask.RESUME),
-        (Want.RUN, "held", Ask.NOTHING, Ask.RESUME),  # paused by a process before this one
-        (Want.RUN, "held", Ask.RESUME, Ask.NOTHING),  # paused by a user
-        (Want.RUN, "waiting", Ask.NOTHING, Ask.NOTHING),
-        (Want.RUN, "paused", Ask.RESUME, Ask.NOTHING),  # by the policy, which resumes it
-        (Want.PAUSE, "running", Ask.RESUME, Ask.PAUSE),
-        (Want.PAUSE, "pausing", Ask.PAUSE, Ask.NOTHING),
-        (Want.PAUSE, None, Ask.NOTHING, Ask.NOTHING),
-        (Want.STOP, "held", Ask.PAUSE, Ask.STOP),
-        (Want.STOP, "ending", Ask.STOP, Ask.NOTHING),
+        (Want.RUN, None, NextStep.NOTHING, NextStep.SUBMIT),
+        (Want.RUN, "held", NextStep.PAUSE, NextStep.RESUME),
+        (Want.RUN, "pausing", NextStep.PAUSE, NextStep.RESUME),
+        (Want.RUN, "held", NextStep.NOTHING, NextStep.RESUME),  # paused by a process before this one
+        (Want.RUN, "held", NextStep.RESUME, NextStep.NOTHING),  # paused by a user
+        (Want.RUN, "waiting", NextStep.NOTHING, NextStep.NOTHING),
+        (Want.RUN, "paused", NextStep.RESUME, NextStep.NOTHING),  # by the policy, which resumes it
+        (Want.PAUSE, "running", NextStep.RESUME, NextStep.PAUSE),
+        (Want.PAUSE, "pausing", NextStep.PAUSE, NextStep.NOTHING),
+        (Want.PAUSE, None, NextStep.NOTHING, NextStep.NOTHING),
+        (Want.STOP, "held", NextStep.PAUSE, NextStep.STOP),
+        (Want.STOP, "ending", NextStep.STOP, NextStep.NOTHING),
     ],
 )
 def test_what_is_asked_is_the_difference_between_what_is_wanted_and_what_is(want, state, last, asked):
-    assert ask(want, None if state is None else JobLook(state, False), last) is asked
+    assert next_step(want, None if state is None else JobLook(state, False), last) is asked
 
 
 @pytest.mark.parametrize("want", Want)
 def test_nothing_is_asked_of_a_job_that_is_over(want):
-    assert ask(want, JobLook("finished", True), Ask.NOTHING) is Ask.NOTHING
+    assert next_step(want, JobLook("finished", True), NextStep.NOTHING) is NextStep.NOTHING

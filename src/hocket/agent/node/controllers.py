@@ -53,7 +53,7 @@ class Controllers:
         return False
 
     def _others(self) -> list[str]:
-        # What was called securely is not called in the clear because somebody says so.
+        # A controller that was called over TLS cannot make this agent call others without it.
         is_secure = self.url.startswith("https:")
         known = dict.fromkeys((self._first, *self._known))
         return [url for url in known if url != self.url and (url.startswith("https:") or not is_secure)][:_MOST]

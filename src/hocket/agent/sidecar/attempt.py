@@ -208,19 +208,19 @@ class Attempt:
         """What to do when one of these can be read."""
         found: dict[int, Callable[[], None]] = {}
         if self._preparation is not None:
-            for fd, hear in self._preparation.sources().items():
-                found[fd] = lambda hear=hear: self._hear(hear)  # type: ignore[misc]
+            for fd, read in self._preparation.sources().items():
+                found[fd] = lambda read=read: self._read_preparation(read)  # type: ignore[misc]
         if self._output is not None:
             found.update(self._output.sources())
             for fd, poll in self._reporting.sources().items():
                 found[fd] = lambda poll=poll: poll(time.monotonic())  # type: ignore[misc]
         return found
 
-    def _hear(self, hear: Callable[[], None]) -> None:
+    def _read_preparation(self, read: Callable[[], None]) -> None:
         if self._preparation is None:
             return
         try:
-            hear()
+            read()
             if self._preparation.is_ready:
                 self._preparation.check(self._spec.warm_limit_mib)
         except Cold as why:
@@ -251,8 +251,8 @@ class Attempt:
 
     def _end_of_prepared(self, preparation: Preparation, status: int) -> None:
         try:
-            for hear in preparation.sources().values():  # It may have said why.
-                hear()
+            for read in preparation.sources().values():  # It may have sent the reason.
+                read()
             self._go_cold(f"preparing it ended with {shown(os.waitstatus_to_exitcode(status))}")
         except Cold as why:
             self._go_cold(str(why))

@@ -34,16 +34,16 @@ class Cold(Exception):
 class _Standing:
     """One process that stands warm, or is getting there."""
 
-    __slots__ = ("env", "facts", "hear", "is_mute", "outputs", "pid", "tell")
+    __slots__ = ("env", "facts", "is_closed", "outputs", "pid", "read_fd", "write_fd")
 
-    def __init__(self, pid: int, env: dict[str, str], hear: int, tell: int, outputs: list[int]) -> None:
+    def __init__(self, pid: int, env: dict[str, str], read_fd: int, write_fd: int, outputs: list[int]) -> None:
         self.pid = pid
         self.env = env
-        self.hear = hear  # what it says
-        self.tell = tell  # what it is told
+        self.read_fd = read_fd  # what it sends
+        self.write_fd = write_fd  # what is sent to it
         self.outputs = outputs  # what it prints, and what the workers will print that it may become
         self.facts = b""  # a line of JSON, once it is ready
-        self.is_mute = False
+        self.is_closed = False  # it sends no more
 
 
 class Preparation:
@@ -72,11 +72,11 @@ class Preparation:
     def _start(self, env: dict[str, str], outputs: int = 1) -> None:
         # Whatever the imports do, they do it without a GPU.
         env = {**env, "CUDA_VISIBLE_DEVICES": ""}
-        its_ear, tell = os.pipe()
-        hear, its_mouth = os.pipe()
+        its_read_fd, write_fd = os.pipe()
+        read_fd, its_write_fd = os.pipe()
         more = [os.pipe() for _ in range(outputs - 1)]
-        ours = [tell, hear, *(printed for printed, _ in more)]
-        theirs = [its_ear, its_mouth, *(output for _, output in more)]
+        ours = [write_fd, read_fd, *(printed for printed, _ in more)]
+        theirs = [its_read_fd, its_write_fd, *(output for _, output in more)]
         argv = [*self._python.interpreter, _WARM, ",".join(map(str, theirs)), *self._python.program]
         try:
             pid, output = start_process(argv, self._cwd, env, self._cgroup, tuple(theirs))
@@ -88,8 +88,8 @@ class Preparation:
         finally:
             for fd in theirs:
                 os.close(fd)
-        os.set_blocking(hear, False)
-        self._standing.append(_Standing(pid, env, hear, tell, [output, *(printed for printed, _ in more)]))
+        os.set_blocking(read_fd, False)
+        self._standing.append(_Standing(pid, env, read_fd, write_fd, [output, *(printed for printed, _ in more)]))
 
     @property
     def pids(self) -> list[int]:
@@ -114,15 +114,15 @@ class Preparation:
 
     def sources(self) -> dict[int, Callable[[], None]]:
         """What to do when these can be read. It raises Cold when one of the workers cannot be prepared."""
-        return {s.hear: lambda s=s: self._hear(s) for s in self._standing if not s.is_mute}  # type: ignore[misc]
+        return {s.read_fd: lambda s=s: self._read(s) for s in self._standing if not s.is_closed}  # type: ignore[misc]
 
-    def _hear(self, worker: _Standing) -> None:
+    def _read(self, worker: _Standing) -> None:
         try:
-            said = os.read(worker.hear, 1 << 16)
+            said = os.read(worker.read_fd, 1 << 16)
         except BlockingIOError:
             return
         worker.facts += said
-        worker.is_mute = not said  # It is ending, or will be late.
+        worker.is_closed = not said  # It is ending, or will be late.
         if not worker.facts.endswith(b"\n"):
             return
         facts = json.loads(worker.facts)
@@ -164,33 +164,33 @@ class Preparation:
         lines = [_line([_changes(worker, env)]) for worker, env in zip(self._standing, envs, strict=True)]
         for worker, line in zip(self._standing, lines, strict=True):
             try:
-                os.write(worker.tell, line)
+                os.write(worker.write_fd, line)
             except BrokenPipeError:
                 if worker is self._standing[0]:
                     raise Cold("what was prepared has ended") from None
-        self._hang_up()
+        self._close_pipes()
         return self.pids, [self._first_output(worker) for worker in self._standing]
 
     def _fork(self, worker: _Standing, envs: list[dict[str, str]]) -> tuple[list[int], list[int]]:
         line = _line([_changes(worker, env) for env in envs])
         try:
             while line:
-                line = line[os.write(worker.tell, line) :]
+                line = line[os.write(worker.write_fd, line) :]
             worker.facts = b""
             until = time.monotonic() + _FORKING_S
             while not worker.facts.endswith(b"\n") and time.monotonic() < until:
-                select.select([worker.hear], [], [], until - time.monotonic())
-                said = os.read(worker.hear, 1 << 16)
+                select.select([worker.read_fd], [], [], until - time.monotonic())
+                said = os.read(worker.read_fd, 1 << 16)
                 if not said:
                     break
                 worker.facts += said
             pids: list[int] = json.loads(worker.facts or b"{}").get("pids", [])
             if len(pids) < len(envs) or not all(pids):
                 raise Cold("it could not be made into as many workers as there shall be")
-            os.write(worker.tell, GO * len(pids))
+            os.write(worker.write_fd, GO * len(pids))
         except (BrokenPipeError, BlockingIOError):
             raise Cold("what was prepared has ended") from None
-        self._hang_up()
+        self._close_pipes()
         for fd in worker.outputs[len(pids) :]:
             os.close(fd)
         return pids, worker.outputs[: len(pids)]
@@ -202,14 +202,14 @@ class Preparation:
 
     def abandon(self) -> None:
         """Have no more to do with them; those that run are to be killed."""
-        self._hang_up()
+        self._close_pipes()
         for fd in (fd for worker in self._standing for fd in worker.outputs):
             os.close(fd)
 
-    def _hang_up(self) -> None:
+    def _close_pipes(self) -> None:
         for worker in self._standing:
-            os.close(worker.hear)
-            os.close(worker.tell)
+            os.close(worker.read_fd)
+            os.close(worker.write_fd)
 
 
 def _line(changes: list[dict[str, Any]]) -> bytes:

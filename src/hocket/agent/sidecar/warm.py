@@ -272,37 +272,37 @@ def prepare(program: list[str]) -> tuple[str, Any, Any, dict[str, Any]]:
 
 
 def main() -> None:
-    """Prepare, tell, wait, run."""
-    hear, tell, *outputs = (int(fd) for fd in sys.argv[1].split(","))
-    for fd in (hear, tell, *outputs):
+    """Prepare, report it, wait, run."""
+    read_fd, write_fd, *outputs = (int(fd) for fd in sys.argv[1].split(","))
+    for fd in (read_fd, write_fd, *outputs):
         os.set_inheritable(fd, False)
     program = sys.argv[2:]
     try:
         path, code, stamp, facts = prepare(program)
     except BaseException as error:
-        send(tell, {"cannot": str(error) if isinstance(error, early.CannotPrepare) else repr(error)})
+        send(write_fd, {"cannot": str(error) if isinstance(error, early.CannotPrepare) else repr(error)})
         os._exit(1)
-    send(tell, {**facts, "threads": len(listed("/proc/self/task"))})
+    send(write_fd, {**facts, "threads": len(listed("/proc/self/task"))})
     told = b""
     while not told.endswith(b"\n"):
-        more = os.read(hear, 1 << 16)
-        if not more:  # The sidecar changed its mind.
+        more = os.read(read_fd, 1 << 16)
+        if not more:  # The sidecar does not need this process any more.
             os._exit(1)
         told += more
     environments = json.loads(told)
     changes = environments[0]
     if len(environments) > 1:
-        changes = environments[become_workers(len(environments), hear, tell, outputs)]
+        changes = environments[become_workers(len(environments), read_fd, write_fd, outputs)]
     for name in changes["unset"]:
         os.environ.pop(name, None)
     os.environ.update(changes["set"])
-    for fd in (hear, tell, *outputs):
+    for fd in (read_fd, write_fd, *outputs):
         os.close(fd)
     await_first_worker()
     run(program, path, code, stamp)
 
 
-def become_workers(count: int, hear: int, tell: int, outputs: list[int]) -> int:
+def become_workers(count: int, read_fd: int, write_fd: int, outputs: list[int]) -> int:
     """Fork so many workers, and end; in each of them: its rank.
 
     They become children of the sidecar, as if it had started them, and begin when it says that it knows of them.
@@ -325,12 +325,12 @@ def become_workers(count: int, hear: int, tell: int, outputs: list[int]) -> int:
         while os.getppid() == we:  # The sidecar adopts processes that lose their parent.
             time.sleep(0.0005)
         prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-        if os.read(hear, 1) != GO or os.getppid() != sidecar:
+        if os.read(read_fd, 1) != GO or os.getppid() != sidecar:
             os._exit(1)
-        if "numpy.random" in sys.modules:  # What was drawn by lot must differ; Python sees to its own after a fork.
+        if "numpy.random" in sys.modules:  # Random numbers must differ; Python reseeds its own after a fork.
             sys.modules["numpy.random"].seed()
         return rank
-    send(tell, {"pids": pids})
+    send(write_fd, {"pids": pids})
     os._exit(0)
 
 
@@ -353,11 +353,11 @@ def await_first_worker() -> None:
         time.sleep(0.003)
 
 
-def send(tell: int, facts: dict[str, Any]) -> None:
+def send(write_fd: int, facts: dict[str, Any]) -> None:
     """One line to the sidecar."""
     line = json.dumps(facts).encode() + b"\n"
     while line:
-        line = line[os.write(tell, line) :]
+        line = line[os.write(write_fd, line) :]
 
 
 if __name__ == "__main__":

@@ -52,14 +52,14 @@ def _asked(client: Client, job: str) -> ShownAnswer:
 def _follow(client: Client, job: str, as_json: bool) -> None:
     from hocket.cli.live.client import ControllerRefused
     from hocket.cli.live.job_rows import row_in, shown
-    from hocket.cli.live.waiting import patiently
+    from hocket.cli.live.waiting import retry_while_away
 
     last: ShownAnswer | None = None
     pause_s = _FIRST_S
     while True:
-        row = row_in(patiently(client, lambda: shown(client, job)))
+        row = row_in(retry_while_away(client, lambda: shown(client, job)))
         try:
-            found = patiently(client, lambda: _asked(client, job))
+            found = retry_while_away(client, lambda: _asked(client, job))
         except ControllerRefused as error:
             if error.status != 404 or row.is_over:
                 raise
@@ -77,11 +77,11 @@ def _follow(client: Client, job: str, as_json: bool) -> None:
 def _print(found: ShownAnswer, as_json: bool) -> None:
     import msgspec
 
-    from hocket.cli.answer_table import answer_table, said
+    from hocket.cli.answer_table import answer_table, in_one_line
     from hocket.cli.terminal.console import console
 
     if as_json:
         print(msgspec.json.encode(found).decode(), flush=True)
         return
     console().print(answer_table(found))
-    typer.echo(said(found), err=True)
+    typer.echo(in_one_line(found), err=True)

@@ -43,7 +43,7 @@ class ControllerAway(InputError):
 
 
 class ControllerRefused(InputError):
-    """The controller said no, in one sentence."""
+    """The controller refused, in one sentence."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -120,15 +120,15 @@ class Client:
         return self._url
 
     def get(self, path: str, **query: object) -> ControllerAnswer:
-        """Ask for something; asked once more if the connection turned out to be stale."""
+        """Read something; sent once more if the connection turned out to be stale."""
         from urllib.parse import urlencode
 
-        said = {name: str(value).lower() if value is True else value for name, value in query.items() if value != ""}
-        whole = f"{path}?{urlencode(said)}" if said else path
+        given = {name: str(value).lower() if value is True else value for name, value in query.items() if value != ""}
+        whole = f"{path}?{urlencode(given)}" if given else path
         return self._repeatable("GET", whole, None)
 
     def post(self, path: str, body: object = None) -> ControllerAnswer:
-        """Ask for a change, and only once, by a connection that is not stale: else it is not known what was heard."""
+        """Ask for a change, and only once, by a fresh connection: over a stale one it may or may not have arrived."""
         import msgspec
 
         if monotonic() - self._used_s > _FRESH_S:
@@ -136,7 +136,7 @@ class Client:
         return self._exchange("POST", path, msgspec.json.encode({} if body is None else body))
 
     def put(self, path: str, body: object) -> ControllerAnswer:
-        """Set something; asked once more as `get` does, for it comes to the same however often it is said."""
+        """Set something; sent once more as `get` does, since setting it twice has the same result."""
         import msgspec
 
         return self._repeatable("PUT", path, msgspec.json.encode(body))
@@ -180,7 +180,7 @@ class Client:
                 raise ControllerAway(
                     f"the controller went away before it answered; {_THEN[method]} ({error})"
                 ) from error
-            raise self._nobody(f"{self._url} ({error or type(error).__name__})") from error
+            raise self._no_controller(f"{self._url} ({error or type(error).__name__})") from error
         self._used_s = monotonic()
         if response.status >= 400:
             raise ControllerRefused(response.status, self._refusal(response.status, answer.body))
@@ -193,10 +193,10 @@ class Client:
         import msgspec
 
         try:
-            said = msgspec.json.decode(body)
+            decoded = msgspec.json.decode(body)
         except msgspec.DecodeError:
-            said = None
-        message = said.get("error") or said.get("detail") if isinstance(said, dict) else None
+            decoded = None
+        message = decoded.get("error") or decoded.get("detail") if isinstance(decoded, dict) else None
         if isinstance(message, str):
             return message
         return f"the controller answered {status}: {body[:_MOST_SHOWN].decode(errors='replace') or 'nothing'}"
@@ -226,7 +226,7 @@ class Client:
                 raise InputError(f"{said_by}: {error}") from error
             except OSError as error:
                 if (other := self._first_of(others)) is None:
-                    raise self._nobody(where) from error
+                    raise self._no_controller(where) from error
                 connection = other
             self._open = connection
         return self._open
@@ -258,20 +258,20 @@ class Client:
         return None
 
     def _read(self, name: str, variable: str) -> str:
-        if said := os.environ.get(variable, "").strip():
-            if not (said.isascii() and said.isprintable()):
+        if value := os.environ.get(variable, "").strip():
+            if not (value.isascii() and value.isprintable()):
                 raise InputError(f"{variable} must be one line of ASCII characters")
-            return said
+            return value
         path = self.home / name
         try:
             text = path.read_text(encoding="ascii").strip()
         except FileNotFoundError:
-            raise self._nobody(str(self.home)) from None
+            raise self._no_controller(str(self.home)) from None
         except (OSError, ValueError) as error:
             raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
         if not text or not text.isprintable():
             raise InputError(f"{path} must hold one line, and is empty or damaged; start again with 'hocket up'")
         return text
 
-    def _nobody(self, where: str) -> ControllerAway:
+    def _no_controller(self, where: str) -> ControllerAway:
         return ControllerAway(f"no controller answers at {where}; start one with 'hocket up'")

@@ -36,7 +36,7 @@ class Overview(Struct, frozen=True):
 
 
 def pictured(now: Overview, width: int, height: int | None) -> Any:
-    """All of it, within a screen of that height if there is one."""
+    """The whole picture, cut to the height of the screen if there is one."""
     from rich.console import Group
 
     colours = _coloured(now)

@@ -142,8 +142,8 @@ def _controller(folder: Path, devices: list[str]) -> Iterator[None]:
         until = monotonic() + _BEGIN_S
         while not (folder / "url").exists():
             if child.poll() is not None or monotonic() > until:
-                said = (folder / "up.log").read_text(errors="replace").strip().splitlines()
-                raise InputError(f"the controller does not start: {said[-1] if said else child.returncode}")
+                output = (folder / "up.log").read_text(errors="replace").strip().splitlines()
+                raise InputError(f"the controller does not start: {output[-1] if output else child.returncode}")
             sleep(0.02)
         yield
     finally:
@@ -187,8 +187,8 @@ def _query(data: Path) -> dict[str, Any]:
     """The spec of the query, as `hocket submit --query` makes it."""
     from hocket.job_input.read_job import read_job
 
-    said = {"name": QUERY, "query": SQL, "data": str(data), "until": QUERY_GOAL, "owner": "demo"}
-    return read_job(said, str(data), {}).spec
+    options = {"name": QUERY, "query": SQL, "data": str(data), "until": QUERY_GOAL, "owner": "demo"}
+    return read_job(options, str(data), {}).spec
 
 
 class _Faults(NamedTuple):
@@ -278,9 +278,9 @@ def _answer(client: Client) -> str:
     """How much of its data the query has read, and how sure it is."""
     import msgspec
 
-    from hocket.cli.answer_table import ShownAnswer, said
+    from hocket.cli.answer_table import ShownAnswer, in_one_line
 
-    return said(msgspec.json.decode(client.get(f"/v1/jobs/{QUERY}/answer").body, type=ShownAnswer))
+    return in_one_line(msgspec.json.decode(client.get(f"/v1/jobs/{QUERY}/answer").body, type=ShownAnswer))
 
 
 def _kept(folder: Path, out: Path) -> None:

@@ -36,7 +36,7 @@ def down(
         pid = int(client.get("/v1/health").json().get("pid") or 0)
         unsaved = _running(client)
         if not as_json:
-            _tell(unsaved, grace)
+            _print_unsaved(unsaved, grace)
         client.post("/v1/down", {"grace_s": grace_s})
         where = client.home
     with Client(where, _LOOK_S) as client:
@@ -63,7 +63,7 @@ def _running(client: Client) -> list[ListedJob]:
     return sorted((row for row in found if row.state == "running"), key=lambda row: row.saved_s or 0.0)
 
 
-def _tell(running: list[ListedJob], grace: str) -> None:
+def _print_unsaved(running: list[ListedJob], grace: str) -> None:
     """Say what each job has saved so far: what it does not save now is lost."""
     from hocket.cli.terminal.console import clock
 
@@ -94,7 +94,7 @@ def _is_gone(client: Client, pid: int, patience_s: float) -> bool:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process of ours has that number, and is not just waiting to be buried."""
+    """Whether a process of ours has that number, and is no zombie."""
     import os
     from pathlib import Path
 

@@ -15,13 +15,13 @@ from hocket.cli.plain_values import reads_plainly
 _COMMAND, _OPTIONS = "hocket.command", "hocket.job_options"
 
 
-def said_command(ctx: typer.Context) -> list[str] | None:
+def given_command(ctx: typer.Context) -> list[str] | None:
     """What stands behind `--`; None if there are no dashes."""
     found: list[str] | None = ctx.meta.get(_COMMAND)
     return found
 
 
-def said_job_options(ctx: typer.Context) -> dict[str, Any]:
+def given_job_options(ctx: typer.Context) -> dict[str, Any]:
     """The job's options that were given, by the names of its fields."""
     found: dict[str, Any] = ctx.meta[_OPTIONS]
     return found

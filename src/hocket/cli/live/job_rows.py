@@ -128,12 +128,12 @@ def unknown(job_id: str, known: Sequence[str]) -> Exception:
     return ControllerRefused(404, f"there is no job '{job_id}'{hint}")
 
 
-def wished(
-    client: Client, wish: str, names: Sequence[str], *, every: bool = False, owner: str = ""
+def send_job_request(
+    client: Client, request: str, names: Sequence[str], *, every: bool = False, owner: str = ""
 ) -> list[dict[str, str]]:
-    """Ask something of the jobs that names and patterns stand for, or of all; what the controller says of each."""
+    """Pause, resume or stop jobs by names and patterns, or all; what the controller answers for each."""
     from hocket.cli.live.client import login
 
-    said = {"wish": wish, "jobs": list(names), "all": every, "owner": owner, "by": login()}
-    found: list[dict[str, str]] = client.post("/v1/wishes", said).json()["jobs"]
+    body = {"request": request, "jobs": list(names), "all": every, "owner": owner, "by": login()}
+    found: list[dict[str, str]] = client.post("/v1/job-requests", body).json()["jobs"]
     return found

@@ -30,7 +30,7 @@ def styled_state(state: str, kept: str = "") -> Any:
 
 
 def state_words(state: str, kept: str) -> str:
-    """As `paused, in memory (312 MiB)`: what is on disk takes nothing that others could have, and is not said."""
+    """A state such as `paused, in memory (312 MiB)`; a state on disk uses no memory, and is not mentioned."""
     return f"{state}, {kept}" if kept.startswith("in memory") else state
 
 

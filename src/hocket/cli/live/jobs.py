@@ -119,7 +119,7 @@ def _watch(client: Client, every: bool, owner: str, states: frozenset[str]) -> N
 
     from rich.live import Live
 
-    from hocket.cli.live.waiting import patiently
+    from hocket.cli.live.waiting import retry_while_away
     from hocket.cli.terminal.console import console
 
     page = console()
@@ -130,7 +130,7 @@ def _watch(client: Client, every: bool, owner: str, states: frozenset[str]) -> N
     with Live(console=page, auto_refresh=False, screen=True) as live:
         try:
             while True:
-                found = patiently(client, lambda: _found(client, every, owner, states))
+                found = retry_while_away(client, lambda: _found(client, every, owner, states))
                 live.update(_page(found, max(page.height - 4, 1), every), refresh=True)
                 time.sleep(_EVERY_S)
         except KeyboardInterrupt:

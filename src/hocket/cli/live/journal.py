@@ -99,8 +99,8 @@ def page(
             written = write_page(shown, folder)
     if begun is not None:
         where = "in its archive (--all reads them too)" if whole.files and not everything else "deleted"
-        said = f"the page begins after cycle {begun.number:,}, with the journal: earlier decisions are {where}"
-        typer.echo(f"hocket: {said}, and not in it; jobs that ended before are", err=True)
+        message = f"the page begins after cycle {begun.number:,}, with the journal: earlier decisions are {where}"
+        typer.echo(f"hocket: {message}, and not in it; jobs that ended before are", err=True)
     size = written.stat().st_size
     if as_json:
         print(msgspec.json.encode({"page": str(written), "bytes": size}).decode())

@@ -83,16 +83,16 @@ def follow_output(
     from functools import partial
 
     from hocket.cli.live.job_rows import row_in, shown
-    from hocket.cli.live.waiting import patiently
+    from hocket.cli.live.waiting import retry_while_away
 
     while True:
         look(row)
-        is_over = row.is_over or patiently(client, reader.is_passed, on_away=on_away)
-        if not patiently(client, partial(_written, reader), on_away=on_away):
+        is_over = row.is_over or retry_while_away(client, reader.is_passed, on_away=on_away)
+        if not retry_while_away(client, partial(_written, reader), on_away=on_away):
             if is_over:
                 return row  # It was over before this look, so there is nothing that a next one could find.
             reader.rest()
-        row = row_in(patiently(client, partial(shown, client, job), on_away=on_away))
+        row = row_in(retry_while_away(client, partial(shown, client, job), on_away=on_away))
 
 
 def _written(reader: LogReader) -> bool:
@@ -109,7 +109,7 @@ def _write(data: bytes) -> None:
 
 
 class LogReader:
-    """Where one is in the output of a job. With `only`, of that attempt; without, of each in turn."""
+    """A position in the output of a job. With `only`, of that attempt; without, of each in turn."""
 
     def __init__(self, client: Client, job: str, only: int = 0) -> None:
         self._client, self._job, self._only = client, job, only
@@ -152,7 +152,7 @@ class LogReader:
         self._pause_s = min(self._pause_s * 1.3, _LAST_S)
 
     def _begin(self) -> bool:
-        """Stand before the first attempt that has left something."""
+        """Go to the first attempt that has output."""
         self.attempt = self._after(0, self.last_attempt())
         return self.attempt > 0
 
@@ -160,7 +160,7 @@ class LogReader:
         last = self.last_attempt()
         if last <= self.attempt:
             return False
-        # The attempt may have printed its last words since they were asked for, and before the next one began.
+        # The attempt may have printed more after the last read, and before the next one began.
         if self._ask(self.attempt, self.offset, 1).body:
             return True
         _note(f"attempt {self.attempt} ends here; attempt {last} follows")
@@ -202,6 +202,6 @@ def _last_lines(data: bytes, count: int) -> bytes:
 
 
 def _note(text: str) -> None:
-    """For people only, and beside the output, which stays as it was printed."""
+    """Print a note to stderr on a terminal; the output itself stays as the job printed it."""
     if sys.stderr.isatty():
         print(f"— hocket: {text} —", file=sys.stderr, flush=True)

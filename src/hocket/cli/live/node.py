@@ -48,11 +48,11 @@ def drain(
     as_json: AsJson = False,
 ) -> None:
     """Give a node no new jobs. Jobs on it run to their end; with --now they leave as soon as they may be preempted."""
-    told = _told(name, "drain", {"now": now}, home, as_json)
-    if told is None:
+    answer = _changed_node(name, "drain", {"now": now}, home, as_json)
+    if answer is None:
         return
     typer.echo(f"{name} is drained: it gets no new jobs")
-    for job in told["jobs"]:
+    for job in answer["jobs"]:
         if not now:
             typer.echo(f"{job['id']} runs on")
         elif job["protected"]:
@@ -64,7 +64,7 @@ def drain(
 @node.command()
 def undrain(name: NodeName, home: Home = None, as_json: AsJson = False) -> None:
     """Give a drained node jobs again."""
-    if _told(name, "undrain", {}, home, as_json) is not None:
+    if _changed_node(name, "undrain", {}, home, as_json) is not None:
         typer.echo(f"{name} gets jobs again")
 
 
@@ -96,13 +96,13 @@ def reserve(
 ) -> None:
     """Give a node only to jobs of some owners. Jobs of others on it run to their end, and no other of theirs starts."""
     owners = [name for text in owner for name in map(str.strip, text.split(",")) if name]
-    said = {"owners": owners, "begin_in_s": _in_s("--from", begin) or 0.0, "end_in_s": _in_s("--until", until)}
-    told = _told(name, "reserve", said | {"name": called}, home, as_json)
-    if told is None:
+    body = {"owners": owners, "begin_in_s": _in_s("--from", begin) or 0.0, "end_in_s": _in_s("--until", until)}
+    answer = _changed_node(name, "reserve", body | {"name": called}, home, as_json)
+    if answer is None:
         return
-    made = told["reservation"]
+    made = answer["reservation"]
     typer.echo(f"{name} is {reserved_text(made)}, as '{made['name']}'")
-    for job in told["jobs"]:
+    for job in answer["jobs"]:
         typer.echo(f"{job['id']} of {job['owner']} runs on")
 
 
@@ -113,12 +113,12 @@ def unreserve(
     as_json: AsJson = False,
 ) -> None:
     """Remove a reservation, or all of a node: jobs of all owners start there again."""
-    if (told := _told(name, "unreserve", {}, home, as_json)) is not None:
-        typer.echo(f"removed: {', '.join(told['removed'])}")
+    if (answer := _changed_node(name, "unreserve", {}, home, as_json)) is not None:
+        typer.echo(f"removed: {', '.join(answer['removed'])}")
 
 
 def _in_s(option: str, text: str | None) -> float | None:
-    """In how many seconds that is; None if it is not said. Raises InputError."""
+    """A time or date as seconds from now; None if it is not given. Raises InputError."""
     from hocket.cli.terminal.errors import InputError
     from hocket.job_input.units import BadValue, seconds_from_now
 
@@ -130,14 +130,14 @@ def _in_s(option: str, text: str | None) -> float | None:
         raise InputError(f"{option} {error}") from error
 
 
-def _told(name: str, what: str, said: dict[str, Any], home: Any, as_json: bool) -> dict[str, Any] | None:
+def _changed_node(name: str, what: str, body: dict[str, Any], home: Any, as_json: bool) -> dict[str, Any] | None:
     """The controller's answer; None if it was printed as JSON."""
     from urllib.parse import quote
 
     from hocket.cli.live.client import Client, login
 
     with Client(home) as client:
-        answer = client.post(f"/v1/nodes/{quote(name, safe='')}/{what}", said | {"by": login()})
+        answer = client.post(f"/v1/nodes/{quote(name, safe='')}/{what}", body | {"by": login()})
     if as_json:
         print(answer.body.decode())
         return None

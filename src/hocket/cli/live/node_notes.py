@@ -6,7 +6,7 @@ from typing import Any
 
 
 def node_notes(node: dict[str, Any]) -> list[str]:
-    """Of a node as the API tells of it."""
+    """What is shown beside a node's state, from its row in the API."""
     drained = f"drained{' (being cleared)' if node.get('cleared') else ''}"
     return [*([drained] if node.get("drained") else []), *map(reserved_text, node.get("reservations", ()))]
 

@@ -87,5 +87,5 @@ def _of(used: str, limit: str | float) -> str:
 
 
 def _memory(mem_mib: float) -> str:
-    """As `--max-mem` takes it."""
+    """Memory as `--max-mem` takes it."""
     return f"{mem_mib:g}M" if mem_mib % _GIB else f"{mem_mib / _GIB:g}G" if mem_mib else "0"

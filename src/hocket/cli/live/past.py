@@ -18,7 +18,9 @@ def past(client: Client, at: str, **query: object) -> ControllerAnswer:
     from hocket.cli.terminal.console import clock
 
     cycle, at_s = _moment(at)
-    answer = _patiently(client, f"/v1/at/{cycle}" if cycle else "/v1/at", {**query, "time": "" if cycle else at_s})
+    answer = _retry_while_history_is_read(
+        client, f"/v1/at/{cycle}" if cycle else "/v1/at", {**query, "time": "" if cycle else at_s}
+    )
     found = answer.json()
     typer.echo(f"after cycle {found['cycle']:,} of {found['last']:,}, at {clock(found['at_s'])}", err=True)
     return answer
@@ -32,21 +34,21 @@ def _moment(text: str) -> tuple[int, float]:
     from hocket.cli.terminal.errors import InputError
     from hocket.job_input.units import BadValue, seconds
 
-    said = text.strip()
-    if said.isascii() and said.isdecimal() and len(said) <= 15 and int(said):
-        return int(said), 0.0
+    stripped = text.strip()
+    if stripped.isascii() and stripped.isdecimal() and len(stripped) <= 15 and int(stripped):
+        return int(stripped), 0.0
     try:
-        if said[4:5] == "-":
-            return 0, datetime.fromisoformat(said).timestamp()
-        if said[-1:].isalpha():  # A number without a unit could be meant as either.
-            return 0, time.time() - seconds(said)
+        if stripped[4:5] == "-":
+            return 0, datetime.fromisoformat(stripped).timestamp()
+        if stripped[-1:].isalpha():  # A number without a unit could be meant as either.
+            return 0, time.time() - seconds(stripped)
     except (BadValue, ValueError, OverflowError, OSError):
         pass
     rule = "the number of a cycle, a time ago such as 2h, or a date such as '2026-11-17 10:00'"
     raise InputError(f"--at must be {rule}, not '{text[:60]}'")
 
 
-def _patiently(client: Client, path: str, query: dict[str, object]) -> ControllerAnswer:
+def _retry_while_history_is_read(client: Client, path: str, query: dict[str, object]) -> ControllerAnswer:
     """Ask again while the journal is being read for the first time."""
     import time
 

@@ -1,4 +1,4 @@
-"""`hocket pause`, `hocket resume`, `hocket stop`: what a user wishes for jobs."""
+"""`hocket pause`, `hocket resume`, `hocket stop`."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ def pause(
     job: JobNames = None, every: Every = False, owner: OwnerFilter = "", home: Home = None, as_json: AsJson = False
 ) -> None:
     """Let jobs save their state and leave their devices, until they are resumed."""
-    _wish("pause", job or [], every, owner, home, as_json)
+    _request("pause", job or [], every, owner, home, as_json)
 
 
 def resume(
     job: JobNames = None, every: Every = False, owner: OwnerFilter = "", home: Home = None, as_json: AsJson = False
 ) -> None:
     """Let paused jobs go on as soon as there is room."""
-    _wish("resume", job or [], every, owner, home, as_json)
+    _request("resume", job or [], every, owner, home, as_json)
 
 
 def stop(
     job: JobNames = None, every: Every = False, owner: OwnerFilter = "", home: Home = None, as_json: AsJson = False
 ) -> None:
     """End jobs for good; they may save their state first."""
-    _wish("stop", job or [], every, owner, home, as_json)
+    _request("stop", job or [], every, owner, home, as_json)
 
 
-def _wish(wish: str, names: list[str], every: bool, owner: str, home: Path | None, as_json: bool) -> None:
+def _request(request: str, names: list[str], every: bool, owner: str, home: Path | None, as_json: bool) -> None:
     """Ask the controller, once for all of them; what one cannot do does not keep the others."""
     import msgspec
 
     from hocket.cli.live.client import Client
-    from hocket.cli.live.job_rows import wished
+    from hocket.cli.live.job_rows import send_job_request
     from hocket.cli.terminal.errors import BAD_INPUT, InputError
 
     if every and names:
@@ -46,7 +46,7 @@ def _wish(wish: str, names: list[str], every: bool, owner: str, home: Path | Non
     if not every and not names:
         raise InputError("give the names of jobs, a pattern such as 'sweep-*', or --all")
     with Client(home) as client:
-        answers = wished(client, wish, names, every=every, owner=owner)
+        answers = send_job_request(client, request, names, every=every, owner=owner)
     if as_json:
         print(msgspec.json.encode({"jobs": answers}).decode())
     elif not answers:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN_CODE = 1  # of a job that failed without an exit code: its machine was lost …
 _BROKEN_PIPE = 128 + signal.SIGPIPE
-_SOON_S = 1.0  # A job that starts within this time is not said to wait.
+_SOON_S = 1.0  # A job that starts within this time is not reported to wait.
 
 
 def run(
@@ -39,12 +39,12 @@ def run(
     """
     from hocket.cli.live.bundle_upload import Bundles
     from hocket.cli.live.client import Client
-    from hocket.cli.live.job_options import said_command, said_job_options
+    from hocket.cli.live.job_options import given_command, given_job_options
     from hocket.cli.live.submission import described_jobs, sent, warn_of_launchers, warn_of_missing_folders
     from hocket.cli.terminal.errors import InputError
 
-    command, options = said_command(ctx), said_job_options(ctx)
-    if command is not None:  # Somebody watches, and sees a crash.
+    command, options = given_command(ctx), given_job_options(ctx)
+    if command is not None:  # A user watches, and sees a crash: it is not retried.
         options = {"retries": "0"} | options
     with Bundles() as bundles, Client(home) as client:
         jobs = described_jobs(command, files or [], options, bundles, verb="run")
@@ -65,25 +65,28 @@ def _followed(client: Client, job: str) -> int:
     from hocket.cli.live.client import ControllerAway, ControllerRefused
     from hocket.cli.live.job_rows import row_in, shown
     from hocket.cli.live.logs import LogReader, follow_output
-    from hocket.cli.live.waiting import patiently
+    from hocket.cli.live.waiting import retry_while_away
     from hocket.cli.terminal.errors import BAD_INPUT, INTERRUPTED
 
     follower = _Follower(client, job)
     attach = f"`hocket logs -f {quote(job)}` follows it again, `hocket stop {quote(job)}` stops it"
     with _interrupts(follower):
         try:
-            row = row_in(patiently(client, lambda: shown(client, job), on_away=follower.away))
+            row = row_in(retry_while_away(client, lambda: shown(client, job), on_away=follower.away))
             row = follow_output(client, job, LogReader(client, job), row, follower.look, follower.away)
-            found = patiently(client, lambda: shown(client, job), on_away=follower.away)
+            found = retry_while_away(client, lambda: shown(client, job), on_away=follower.away)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes nothing into that pipe.
-            typer.echo(f"hocket: nobody reads the output of job '{job}', which goes on: {attach}", err=True)
+            typer.echo(
+                f"hocket: the output of job '{job}' cannot be written here any more; the job goes on: {attach}",
+                err=True,
+            )
             return _BROKEN_PIPE
         except KeyboardInterrupt:
             typer.echo(f"\nhocket: no longer following job '{job}', which goes on: {attach}", err=True)
             return INTERRUPTED
         except (ControllerAway, ControllerRefused) as error:
-            typer.echo(f"hocket: lost sight of job '{job}': {error}; it may go on: {attach}", err=True)
+            typer.echo(f"hocket: cannot follow job '{job}' any more: {error}; the job may go on: {attach}", err=True)
             return BAD_INPUT
     return _exit_code(row, found, follower.interrupts > 0)
 
@@ -110,7 +113,7 @@ class _Follower:
         self.interrupts = 0
         self._client, self._job = client, job
         self._asked = self._is_away = False
-        self._said = ""
+        self._shown_text = ""
 
     def look(self, row: ListedJob) -> None:
         """Between two looks."""
@@ -118,10 +121,10 @@ class _Follower:
         if self.interrupts and not self._asked and not row.is_over:
             self._ask_to_stop()
         waits = row.state in ("waiting", "held", "paused") and row.waited_s + row.ran_s > _SOON_S
-        said = f"{row.state}: {row.reason}" if waits or row.state == "held" else ""
-        if said and said != self._said:
-            typer.echo(f"hocket: job '{self._job}' is {said.replace('waits: ', '', 1)}", err=True)
-        self._said = said or self._said
+        text = f"{row.state}: {row.reason}" if waits or row.state == "held" else ""
+        if text and text != self._shown_text:
+            typer.echo(f"hocket: job '{self._job}' is {text.replace('waits: ', '', 1)}", err=True)
+        self._shown_text = text or self._shown_text
 
     def away(self, error: Exception) -> None:
         """The controller does not answer."""
@@ -131,10 +134,10 @@ class _Follower:
 
     def _ask_to_stop(self) -> None:
         from hocket.cli.live.client import ControllerAway
-        from hocket.cli.live.job_rows import wished
+        from hocket.cli.live.job_rows import send_job_request
 
         try:
-            wished(self._client, "stop", [self._job])
+            send_job_request(self._client, "stop", [self._job])
         except ControllerAway as error:  # It is asked again at the next look.
             self.away(error)
             return

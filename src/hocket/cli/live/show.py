@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _OBSERVED = 10  # observations shown
 _ATTEMPTS = 10  # shown
-_NOT_SAID: tuple[object, ...] = (None, "", [], {}, 0, 0.0, False)
+_NOT_GIVEN: tuple[object, ...] = (None, "", [], {}, 0, 0.0, False)
 
 
 def show(job: JobName, home: Home = None, as_json: AsJson = False) -> None:
@@ -52,7 +52,7 @@ def _print(found: dict[str, Any]) -> None:
     row = row_in(found)
 
     def say(name: str, value: object, style: str = "") -> None:
-        if value not in _NOT_SAID:
+        if value not in _NOT_GIVEN:
             page.print(Text(f"{name:11} ", style="dim") + Text(one_line(str(value)), style=style), soft_wrap=True)
 
     page.print(Text(row.id, style="bold") + Text("  ") + styled_state(row.state, row.kept), soft_wrap=True)
@@ -83,7 +83,7 @@ def _print(found: dict[str, Any]) -> None:
     if job:
         page.print(Text("\nas submitted", style="bold"))
         for name, value in _as_typed(job).items():
-            if name != "until" and value not in _NOT_SAID:
+            if name != "until" and value not in _NOT_GIVEN:
                 say(name, _words(name, value) if name != "deadline" else _deadline(row, job))
     _print_attempts(found.get("attempt_list") or [], page)
     _print_crash(found.get("crash"), page)
@@ -160,8 +160,8 @@ def _print_crash(crash: object, page: Any) -> None:
 
 
 def _as_typed(job: dict[str, Any]) -> dict[str, Any]:
-    """By the names that files and options have; GPUs are those of the whole job, as its user said them."""
-    from hocket.job_input.read_job import said_as
+    """A job's fields by the names in files and options; GPUs are those of the whole job, as its user gave them."""
+    from hocket.job_input.read_job import option_name_of
 
     each, sizes = job.get("gpus"), job.get("sizes")
     typed: dict[str, Any] = {}
@@ -175,7 +175,7 @@ def _as_typed(job: dict[str, Any]) -> dict[str, Any]:
         elif (field not in ("stop", "may_lower") or value != "fixed") and (field, value) != ("kind", "training"):
             is_time = field.endswith("_s") and isinstance(value, int | float) and value
             is_memory = field.endswith("_mib") and isinstance(value, int | float) and value
-            typed[said_as(field)] = f"{value:g}s" if is_time else f"{value:g}M" if is_memory else value
+            typed[option_name_of(field)] = f"{value:g}s" if is_time else f"{value:g}M" if is_memory else value
     return typed
 
 

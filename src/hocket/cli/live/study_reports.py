@@ -1,4 +1,4 @@
-"""Tells the controller how a study stands, so that its page shows it; a study does not depend on it."""
+"""Sends the controller summaries of a study, which its page shows; the study goes on without it, too."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ StudyState = Literal["running", "paused", "done", "failed"]
 
 _EVERY_S = 2.0  # between two reports, at least
 _ALIVE_S = 30.0  # and at most, so that a page sees that the tuner is there
-_LEISURE = 20  # reports take at most one part in so many of the time
+_PAUSE_FACTOR = 20  # After a report, the next waits for so many times as long as it took.
 _PATIENCE_S = 5.0  # that the training of models waits for a controller that does not answer
 
 
 class StudyReports:
-    """Of one study: `study` is its id, and `summary` says how it stands."""
+    """Sends the controller summaries of one study: `study` is its id, and `summary` makes one."""
 
     def __init__(self, client: Client, study: str, owner: str, summary: Callable[[StudyState], StudySummary]) -> None:
         self._client, self._study, self._owner, self._summary = client, study, owner, summary
         self._due_s = self._alive_s = 0.0
         self._is_refused = False
 
-    def tell(self, state: StudyState, happened: bool = True) -> bool:
-        """How it stands; whether it was told. While it runs not too often, and only if something `happened`."""
+    def send(self, state: StudyState, happened: bool = True) -> bool:
+        """Send a summary; whether it was sent: while the study runs only if something `happened`, and not too often."""
         from msgspec.structs import replace
 
         began_s = time.monotonic()
@@ -55,8 +55,8 @@ class StudyReports:
         except InputError as error:
             self._refuse(str(error))
         now_s = time.monotonic()
-        self._due_s = now_s + max(_EVERY_S, _LEISURE * (now_s - began_s))
-        self._alive_s = now_s + max(_ALIVE_S, _LEISURE * (now_s - began_s))
+        self._due_s = now_s + max(_EVERY_S, _PAUSE_FACTOR * (now_s - began_s))
+        self._alive_s = now_s + max(_ALIVE_S, _PAUSE_FACTOR * (now_s - began_s))
         return True
 
     def _refuse(self, why: str) -> None:
@@ -66,9 +66,9 @@ class StudyReports:
 
 @contextmanager
 def reports_of_process_study(study: Study, home: Path | None) -> Iterator[Callable[[], None]]:
-    """While models are trained in this process: call what it gives now and then, and in the end the result is told.
+    """While models are trained in this process: gives a function to call now and then; the result is sent at the end.
 
-    There need not be a controller; one that is started later is told, too.
+    There need not be a controller; one that is started later gets summaries, too.
     """
     from msgspec.structs import replace
 
@@ -85,22 +85,22 @@ def reports_of_process_study(study: Study, home: Path | None) -> Iterator[Callab
     with Client(home, _PATIENCE_S) as client:
         reports = StudyReports(client, study.outcome.definition.name, login(), summary)
 
-        def tell() -> None:
+        def send() -> None:
             nonlocal looked_s, told_steps
             if (now_s := time.monotonic()) - looked_s < _EVERY_S:
                 return
             looked_s, steps = now_s, study.steps
-            if reports.tell("running", steps != told_steps):
+            if reports.send("running", steps != told_steps):
                 told_steps = steps
 
         try:
-            yield tell
+            yield send
         except (StudyError, SpaceError):
-            reports.tell("failed")
+            reports.send("failed")
             raise
         except JournalError:  # Another process has the study, which tells of it.
             raise
         except BaseException:  # Ctrl-C, or no memory: the same command goes on.
-            reports.tell("paused")
+            reports.send("paused")
             raise
-        reports.tell("done" if study.best is not None else "failed")
+        reports.send("done" if study.best is not None else "failed")

@@ -1,4 +1,4 @@
-"""From what was said on the command line to jobs that the controller has: all of them, or none."""
+"""From the command line to jobs that the controller has: all of them, or none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from msgspec.structs import replace
 
 from hocket.cli.live.client import login
-from hocket.cli.live.job_rows import LIVE, rows, unknown, wished
+from hocket.cli.live.job_rows import LIVE, rows, send_job_request, unknown
 from hocket.cli.live.toml_jobs import jobs_in, located
 from hocket.cli.terminal.errors import BAD_INPUT, InputError
 from hocket.control.admission import refusal
@@ -59,9 +59,9 @@ def described_jobs(
     if "pip" in options:
         options |= {"pip": [os.path.abspath(text) if text.endswith(".txt") else text for text in options["pip"]]}
     for path in files:
-        for where, said in jobs_in(path):
+        for where, fields in jobs_in(path):
             try:
-                found.append(read_job(said | options, str(path.absolute().parent), shell, bundles.pack))
+                found.append(read_job(fields | options, str(path.absolute().parent), shell, bundles.pack))
             except FieldProblem as problem:
                 raise _refused(located(where, problem), {}) from None
     names = [each.spec["id"] for each in found if "id" in each.spec]
@@ -110,8 +110,8 @@ def sent(client: Client, jobs: Sequence[JobInput], bundles: Bundles) -> list[str
     for first in range(0, len(specs), BATCH):
         batch = specs[first : first + BATCH]
         try:
-            told = client.post("/v1/jobs", {"jobs": batch, "owner": login()}).json()
-            answers = told["jobs"]
+            response = client.post("/v1/jobs", {"jobs": batch, "owner": login()}).json()
+            answers = response["jobs"]
         except Exception as error:
             raise _withdrawn(client, accepted, str(error)) from error
         accepted += [answer["id"] for answer in answers if not answer.get("refused")]
@@ -119,7 +119,7 @@ def sent(client: Client, jobs: Sequence[JobInput], bundles: Bundles) -> list[str
         if refused:
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
             raise _withdrawn(client, accepted, f"{refused[0]}{more}")
-        warnings |= dict.fromkeys(told.get("warnings") or ())
+        warnings |= dict.fromkeys(response.get("warnings") or ())
     for warning in warnings:
         typer.echo(f"hocket: warning: {warning}", err=True)
     return accepted
@@ -130,10 +130,10 @@ def _withdrawn(client: Client, accepted: Sequence[str], why: str) -> Exception:
     if not accepted:
         return InputError(why)
     try:
-        wished(client, "stop", accepted)
+        send_job_request(client, "stop", accepted)
     except InputError as error:
-        said = f"{len(accepted)} jobs had been accepted and could not be stopped ({error})"
-        return InputError(f"{why}; {said}: {', '.join(accepted[:5])}")
+        left = f"{len(accepted)} jobs had been accepted and could not be stopped ({error})"
+        return InputError(f"{why}; {left}: {', '.join(accepted[:5])}")
     return InputError(f"{why}; nothing is submitted, {len(accepted)} that had been accepted were stopped")
 
 
@@ -186,8 +186,8 @@ def submission_problem(jobs: Sequence[JobInput], states: Mapping[str, str], node
                     return f"job '{names[0]}': {field}: {unknown(name, [*states, *new])}"
         for name in names:
             if verdict_of(name) == "":
-                said = states.get(name, "submitted with it")
-                return f"job '{name}': name must be that of no live job, and there is one ({said})"
+                state = states.get(name, "submitted with it")
+                return f"job '{name}': name must be that of no live job, and there is one ({state})"
         # Its name may be that of a job that has ended; the id that it gets then is new.
         if reason := refusal(new, replace(each.job, id=f"{names[0]}~"), whole, None, verdict_of):
             return reason.replace(f"{names[0]}~", names[0], 1)

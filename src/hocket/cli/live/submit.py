@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hocket.cli.live.job_options import said_command, said_job_options
+from hocket.cli.live.job_options import given_command, given_job_options
 from hocket.cli.options import AsJson, Home
 
 
@@ -36,7 +36,7 @@ def submit(
     from hocket.cli.live.submission import described_jobs, sent, warn_of_launchers, warn_of_missing_folders
 
     with Bundles() as bundles:
-        jobs = described_jobs(said_command(ctx), files or [], said_job_options(ctx), bundles)
+        jobs = described_jobs(given_command(ctx), files or [], given_job_options(ctx), bundles)
         warn_of_missing_folders(jobs)
         warn_of_launchers(jobs)
         if dry_run:

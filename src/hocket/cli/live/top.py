@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hocket.cli.live.cluster_view import Overview
 
 _EVERY_S = 1.0
-_LEISURE = 20  # looks cost the controller at most one part in so many of its time
+_PAUSE_FACTOR = 20  # After a call, the next waits for so many times as long as it took.
 
 
 def top(home: Home = None, as_json: AsJson = False) -> None:
@@ -72,6 +72,6 @@ def _live(client: Client) -> None:
                     took_s = 0.0
                     client.close()
                     live.update(Text(f"{error}\n\nlooking again; q leaves", style="yellow"), refresh=True)
-                pause_s = max(_EVERY_S, took_s * _LEISURE)
+                pause_s = max(_EVERY_S, took_s * _PAUSE_FACTOR)
         except KeyboardInterrupt:
             return

@@ -1,4 +1,4 @@
-"""What was said to `hocket tune … -- COMMAND`, checked, and the study of jobs that it means."""
+"""The options of `hocket tune … -- COMMAND`, checked, and the study of jobs that they mean."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CommandStudy(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As given, or from the command: `train`."""
+        """The study's name, as given, or from the command: `train`."""
         if given := self.job_options.get("name"):
             return str(given)
         words = [word for word in self.command if word.endswith(".py")] or self.command
@@ -50,7 +50,7 @@ class CommandStudy(NamedTuple):
         return "".join(c if c.isalnum() or c in "-_." else "-" for c in stem).strip("-.")[:60] or "study"
 
 
-def run_as_jobs(said: CommandStudy) -> tuple[StudyOutcome, Path]:
+def run_as_jobs(given: CommandStudy) -> tuple[StudyOutcome, Path]:
     """Run the study to its end; what it found, and where it is kept."""
     from hocket.cli.live.client import Client
     from hocket.cli.live.tune_jobs import JobTuner, free_prefix
@@ -58,10 +58,10 @@ def run_as_jobs(said: CommandStudy) -> tuple[StudyOutcome, Path]:
     from hocket.tune.definition import StudyError
     from hocket.tune.job_study import begun_in, opened, refuse_other_jobs
 
-    folder = said.folder or Path("tune-out") / said.name
+    folder = given.folder or Path("tune-out") / given.name
     with refusing():
-        definition, space, sampler, describe = _checked(said, folder)
-    with Client(said.home) as client:
+        definition, space, sampler, describe = _checked(given, folder)
+    with Client(given.home) as client:
         with refusing():
             begun = begun_in(folder)
             if begun is not None:
@@ -80,7 +80,7 @@ def run_as_jobs(said: CommandStudy) -> tuple[StudyOutcome, Path]:
             raise InputError(str(error)) from error
 
 
-def _checked(said: CommandStudy, folder: Path) -> tuple[Definition, dict[str, Domain], Sampler, Describe]:
+def _checked(given: CommandStudy, folder: Path) -> tuple[Definition, dict[str, Domain], Sampler, Describe]:
     """All that can be wrong is found before anything is submitted."""
     from hocket.cli.terminal.output_files import must_be_writable
     from hocket.job_input.read_job import FieldProblem, read_job
@@ -92,21 +92,21 @@ def _checked(said: CommandStudy, folder: Path) -> tuple[Definition, dict[str, Do
     from hocket.tune.space import SpaceError, space_of_files_and_options
     from hocket.tune.study_file import sampler_of, search_of
 
-    if not said.space:
+    if not given.space:
         raise SpaceError("a command needs --space: hocket tune --space lr=loguniform:1e-4,0.1 -- python train.py {lr}")
-    space = space_of_files_and_options(said.space)
-    check_command(said.command, space, reads_environment=said.reads_environment)
-    check_name(said.name)
-    if len(said.name) > _NAME_LENGTH:
+    space = space_of_files_and_options(given.space)
+    check_command(given.command, space, reads_environment=given.reads_environment)
+    check_name(given.name)
+    if len(given.name) > _NAME_LENGTH:
         raise ValueError(f"--name must have at most {_NAME_LENGTH} characters, as jobs are called after it")
-    unit, search = unit_of(said.unit), search_of(said.search)
-    goal = said.goal or goal_of(said.metric)
-    check_search(search, goal, said.seed)
-    sampler = sampler_of(said.sampler, space, said.seed)
-    if said.export:
-        storage_for(said.name, said.export)
+    unit, search = unit_of(given.unit), search_of(given.search)
+    goal = given.goal or goal_of(given.metric)
+    check_search(search, goal, given.seed)
+    sampler = sampler_of(given.sampler, space, given.seed)
+    if given.export:
+        storage_for(given.name, given.export)
     must_be_writable(folder, "--out", is_folder=True)
-    options = {name: value for name, value in said.job_options.items() if name != "name"}
+    options = {name: value for name, value in given.job_options.items() if name != "name"}
     given_env = list(options.get("env") or ())
     shell, here = dict(os.environ), os.getcwd()
 
@@ -117,13 +117,13 @@ def _checked(said: CommandStudy, folder: Path) -> tuple[Definition, dict[str, Do
         return read_job({"preempt": "saved"} | options | job, here, shell).spec
 
     try:
-        describe(TrialCommand(f"{said.name}-0", said.command, {}, unit.bound(search.units), ""))
+        describe(TrialCommand(f"{given.name}-0", given.command, {}, unit.bound(search.units), ""))
     except FieldProblem as problem:
         option = problem.field.rstrip(":")
         raise ValueError(f"--{option.replace('_', '-')} {problem.problem}" if option else str(problem)) from problem
-    template = JobTemplate(tuple(said.command), str(unit), said.name, options)
+    template = JobTemplate(tuple(given.command), str(unit), given.name, options)
     definition = Definition(
-        said.name, space, search, 1, said.metric, goal, said.seed, "", None, False, None, str(sampler), template
+        given.name, space, search, 1, given.metric, goal, given.seed, "", None, False, None, str(sampler), template
     )
     return definition, space, sampler, describe
 
@@ -154,14 +154,14 @@ class _Bar:
     def _update(self, units: float) -> None:
         outcome = self._study.outcome
         best, result, metric = outcome.best, outcome.best_result, outcome.definition.metric
-        told = ""
+        best_so_far = ""
         if best is not None and result is not None:
-            told = f", best {metric} {result.metrics[metric]:.4g} (trial {best.number})"
-        self._bars.update(self._task, completed=int(units), description=f"{self._study.definition.name}{told}")
+            best_so_far = f", best {metric} {result.metrics[metric]:.4g} (trial {best.number})"
+        self._bars.update(self._task, completed=int(units), description=f"{self._study.definition.name}{best_so_far}")
 
 
 def _interrupted(client: Client, tuner: Any, study: JobStudy) -> typer.Exit:
-    """Trials are paused, so that a study that nobody watches takes no devices."""
+    """Trials are paused, so that a study that was left takes no devices."""
     from shlex import quote
 
     assert study.definition.jobs is not None

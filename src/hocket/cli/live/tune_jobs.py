@@ -1,4 +1,4 @@
-"""`hocket tune … -- COMMAND`: looks at the jobs of a study's trials again and again, and asks for what is wanted."""
+"""`hocket tune … -- COMMAND`: looks at the jobs of a study's trials again and again, and requests what is wanted."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hocket.cli.live.client import ControllerRefused, login
 from hocket.cli.live.job_rows import ListedJob, job_path, row_in, rows
 from hocket.cli.live.study_reports import StudyReports
 from hocket.cli.live.submission import BATCH
-from hocket.cli.live.waiting import patiently
+from hocket.cli.live.waiting import retry_while_away
 from hocket.model.criterion import Epochs, Steps
 from hocket.tune.definition import StudyError
-from hocket.tune.job_trials import Ask, JobLook, JobReport, Want, ask
+from hocket.tune.job_trials import JobLook, JobReport, NextStep, Want, next_step
 
 if TYPE_CHECKING:
     from hocket.cli.live.client import Client
@@ -40,7 +40,7 @@ def free_prefix(client: Client, name: str) -> str:
 
 
 def reports_of_jobs(client: Client, study: JobStudy) -> StudyReports:
-    """Of a study whose trials are jobs, under the name that these begin with."""
+    """The reports of a study whose trials are jobs, under the name that these begin with."""
     from hocket.tune.summary import summary_of
 
     assert study.definition.jobs is not None
@@ -54,13 +54,13 @@ class JobTuner:
 
     def __init__(self, client: Client, study: JobStudy, describe: Describe, show: Callable[[float], None]) -> None:
         self._client, self._study, self._describe, self._show = client, study, describe, show
-        self._asked: dict[str, Ask] = {}  # job → what this process asked of it last
+        self._last_steps: dict[str, NextStep] = {}  # job → what this process requested for it last
         self._reports = reports_of_jobs(client, study)
-        self._untold = True  # something happened that the controller was not told of
-        self._said: set[tuple[int, str]] = set()  # warnings that were given, by trial and kind
+        self._has_news = True  # something happened that is in no summary yet
+        self._warned: set[tuple[int, str]] = set()  # warnings that were given, by trial and kind
 
     def run(self) -> None:
-        """Until nothing is under way and every job is over, or was asked to stop."""
+        """Run the study until nothing is under way and every job has ended, or was asked to stop."""
         pause_s = _FIRST_S
         while True:
             live = self._live()
@@ -74,12 +74,12 @@ class JobTuner:
                 raise
             self._show(self._units_done(live))
             if self._study.is_done and not asked:
-                self._reports.tell("done" if self._study.trials.best is not None else "failed")
+                self._reports.send("done" if self._study.trials.best is not None else "failed")
                 return
             happened = asked or self._study.outcome.steps > before
-            self._untold |= happened
-            if self._reports.tell("running", self._untold):
-                self._untold = False
+            self._has_news |= happened
+            if self._reports.send("running", self._has_news):
+                self._has_news = False
             pause_s = _FIRST_S if happened else min(pause_s * 1.3, _LAST_S)
             time.sleep(pause_s)
 
@@ -90,20 +90,20 @@ class JobTuner:
             return
         self._study.give_up(why)
         self._reconcile(self._live(), {})
-        self._reports.tell("failed")
+        self._reports.send("failed")
 
     def pause(self) -> int:
         """Pause what runs; how many trials were not over."""
         names = {self._study.job_name(t.number) for t in self._study.under_way}
         there = [name for name in self._live() if name in names]
-        self._wish("pause", there)
-        self._reports.tell("paused")
+        self._request("pause", there)
+        self._reports.send("paused")
         return len(there)
 
     # -- looks --------------------------------------------------------------------------------------------------
 
     def _live(self) -> dict[str, ListedJob]:
-        return {row.id: row for row in patiently(self._client, partial(rows, self._client))}
+        return {row.id: row for row in retry_while_away(self._client, partial(rows, self._client))}
 
     def _look(self, number: int, units: int, live: dict[str, ListedJob]) -> JobLook | None:
         """The job of a trial, with its reports if they can tell a result; None if there is no such job."""
@@ -111,7 +111,7 @@ class JobTuner:
         row = live.get(name)
         found: dict[str, Any] | None = None
         if row is None or self._study.unit.progress(row.epoch, row.step) >= units:
-            found = patiently(self._client, partial(_shown, self._client, name))
+            found = retry_while_away(self._client, partial(_shown, self._client, name))
             if found is None:
                 return None
             row = row_in(found)
@@ -122,27 +122,27 @@ class JobTuner:
     def _warn(self, number: int, row: ListedJob) -> None:
         if row.lost_epochs or row.lost_steps:
             lost = str(Epochs(row.lost_epochs) if row.lost_epochs else Steps(row.lost_steps))
-            self._say(
+            self._warn_once(
                 number, "lost", f"trial {number} (job '{row.id}') lost {lost} that it had not saved: "
                 "a script that saves nothing in $HOCKET_CHECKPOINT_DIR begins anew whenever it is paused",
             )  # fmt: skip
         done, metric = self._study.unit.progress(row.epoch, row.step), self._study.definition.metric
         if done >= _EARLY_UNITS and metric not in row.metrics:
-            self._say(
+            self._warn_once(
                 number, "metric", f"trial {number} has done {done:.3g} units and reported "
                 f"{', '.join(sorted(row.metrics)) or 'no value'}, but not '{metric}' yet, which is the metric",
             )  # fmt: skip
         if row.ran_s > _SILENT_S and not row.epoch and not row.step:
-            self._say(
+            self._warn_once(
                 number, "silent", f"trial {number} has run for {row.ran_s:.0f} s and no epoch or step was read of it: "
                 f"see `hocket logs {row.id}` and --progress",
             )  # fmt: skip
 
-    def _say(self, number: int, kind: str, text: str) -> None:
-        """Once for each trial, and of each kind three at most: what one script does, all do."""
-        if (number, kind) in self._said or sum(k == kind for _, k in self._said) >= 3:
+    def _warn_once(self, number: int, kind: str, text: str) -> None:
+        """Warn once for each trial, and three times at most of each kind: what one script does, all do."""
+        if (number, kind) in self._warned or sum(k == kind for _, k in self._warned) >= 3:
             return
-        self._said.add((number, kind))
+        self._warned.add((number, kind))
         typer.echo(f"hocket: warning: {text}", err=True)
 
     def _units_done(self, live: dict[str, ListedJob]) -> float:
@@ -154,51 +154,51 @@ class JobTuner:
                 done += max(0.0, min(reached, trial.asked) - trial.units)
         return done
 
-    # -- what is asked ------------------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------------------
 
     def _reconcile(self, live: dict[str, ListedJob], looks: dict[int, JobLook]) -> bool:
-        """Ask for what is wanted and is not so yet; whether there was anything."""
-        found: dict[Ask, list[tuple[int, str]]] = {}
+        """Request what is wanted and not so yet; whether there was anything to request."""
+        found: dict[NextStep, list[tuple[int, str]]] = {}
         for number in self._study.trials.all:
             name = self._study.job_name(number)
             want = self._study.want(number)
             row = live.get(name)
             look = looks.get(number) or (JobLook(row.state, False) if row is not None else None)
-            last = self._asked.get(name, Ask.NOTHING)
-            what = ask(want, look, last)
+            last = self._last_steps.get(name, NextStep.NOTHING)
+            what = next_step(want, look, last)
             for earlier in self._study.earlier_jobs(number):
-                if earlier in live and self._asked.get(earlier) is not Ask.STOP:
-                    found.setdefault(Ask.STOP, []).append((number, earlier))
-            if what is not Ask.NOTHING:
+                if earlier in live and self._last_steps.get(earlier) is not NextStep.STOP:
+                    found.setdefault(NextStep.STOP, []).append((number, earlier))
+            if what is not NextStep.NOTHING:
                 found.setdefault(what, []).append((number, name))
-            elif want is Want.RUN and last is Ask.NOTHING:
-                self._asked[name] = Ask.RESUME  # If it is paused from now on, somebody else did it.
-        for what in (Ask.STOP, Ask.PAUSE, Ask.RESUME):  # what frees devices first
-            self._wish(what, [name for _, name in found.get(what, ())])
-        self._submit([number for number, _ in found.get(Ask.SUBMIT, ())])
+            elif want is Want.RUN and last is NextStep.NOTHING:
+                self._last_steps[name] = NextStep.RESUME  # If it is paused from now on, a user did it.
+        for what in (NextStep.STOP, NextStep.PAUSE, NextStep.RESUME):  # what frees devices first
+            self._request(what, [name for _, name in found.get(what, ())])
+        self._submit([number for number, _ in found.get(NextStep.SUBMIT, ())])
         for what, jobs in found.items():
-            self._asked |= dict.fromkeys((name for _, name in jobs), what)
+            self._last_steps |= dict.fromkeys((name for _, name in jobs), what)
         return bool(found)
 
-    def _wish(self, wish: str, names: list[str]) -> None:
-        """For each job; one that is over by now needs nothing more."""
+    def _request(self, request: str, names: list[str]) -> None:
+        """Send a request for these jobs; one that has ended by now needs none."""
         if not names:
             return
-        said = {"wish": str(wish), "jobs": names, "by": f"hocket tune ({login()})"[:200]}
-        patiently(self._client, lambda: self._client.post("/v1/wishes", said))
+        body = {"request": str(request), "jobs": names, "by": f"hocket tune ({login()})"[:200]}
+        retry_while_away(self._client, lambda: self._client.post("/v1/job-requests", body))
 
     def _submit(self, numbers: Iterable[int]) -> None:
         specs = [self._describe(self._study.command(number)) for number in numbers]
         for first in range(0, len(specs), BATCH):
             batch = specs[first : first + BATCH]
-            said = {"jobs": batch, "owner": login()}
-            told = patiently(self._client, lambda body=said: self._client.post("/v1/jobs", body).json())  # type: ignore[misc]
-            for spec, answer in zip(batch, told["jobs"], strict=True):
-                # An answer may have been lost: then it is there already, and was asked for again.
+            body = {"jobs": batch, "owner": login()}
+            response = retry_while_away(self._client, lambda body=body: self._client.post("/v1/jobs", body).json())  # type: ignore[misc]
+            for spec, answer in zip(batch, response["jobs"], strict=True):
+                # An answer may have been lost: then it is there already, and was sent again.
                 if answer.get("refused") and not _is_same(_shown(self._client, answer["id"]), spec):
                     raise StudyError(answer["refused"])
-            for warning in told.get("warnings") or ():
-                self._say(-1, warning, warning)
+            for warning in response.get("warnings") or ():
+                self._warn_once(-1, warning, warning)
 
 
 def _is_same(found: dict[str, Any] | None, spec: dict[str, Any]) -> bool:

@@ -238,7 +238,7 @@ def up(
     )
     check_ray_settings(settings, agent, ray_nodes)
     if takeover is not None and not standby:
-        raise InputError("--takeover is for a controller that stands by: say --standby too")
+        raise InputError("--takeover is for a controller that stands by: add --standby")
     if detach:
         _detached(place, standby)
         return
@@ -248,7 +248,7 @@ def up(
 
     with refusing():
         if param and policy is None:
-            raise InputError("--param is of a policy: say which with --policy")
+            raise InputError("--param is of a policy: name it with --policy")
         bound = bound_policy(policy, param or ()) if policy is not None else None
         switches = switch_options(settings, bound)
         past = read_past_jobs(history) if history is not None else ()
@@ -286,8 +286,8 @@ def up(
         write_settings(place, settings)
         undo.pop_all()
     if not log_json:  # Where stdout and stderr are one file, as with --detach, a program reads it.
-        said = f"'{controller.engine.policy.policy.name}' decides at {controller.url}"
-        print(f"hocket: {said}; `hocket submit -- COMMAND` submits, Ctrl-C ends", flush=True)
+        message = f"'{controller.engine.policy.policy.name}' decides at {controller.url}"
+        print(f"hocket: {message}; `hocket submit -- COMMAND` submits, Ctrl-C ends", flush=True)
         if controller.url.startswith("http"):
             print(f"hocket: the page is at {controller.url}/; `hocket open` opens it, signed in", flush=True)
         if remembered:
@@ -324,12 +324,12 @@ def _settings(
         "keep_size_mib": (keep_size, lambda text: 0.0 if text == "any" else mebibytes(text)),
         "archive": (archive, archive_setting),
     }
-    said = others or {}
+    others = others or {}
     readers |= {
-        **ray_readers(said),
-        "switch_to": (said.get("switch_to"), switch_setting),
-        "judge_every_s": (said.get("judge_every_s"), seconds),
-        "judge_over_s": (said.get("judge_over_s"), seconds),
+        **ray_readers(others),
+        "switch_to": (others.get("switch_to"), switch_setting),
+        "judge_every_s": (others.get("judge_every_s"), seconds),
+        "judge_over_s": (others.get("judge_over_s"), seconds),
     }
     given = {field: value for field, value in as_they_are.items() if value is not None}
     for field, (text, read) in readers.items():
@@ -408,7 +408,7 @@ def _detached(home: Home, standby: bool) -> None:
     with refusing():
         home.make()
         log = open(home.log, "ab")  # noqa: SIM115 - handed to the child
-    # -P: nothing that lies where we are is run.
+    # -P: no module is imported from the working directory.
     command = [sys.executable, "-P", "-m", "hocket", *(word for word in sys.argv[1:] if word != "--detach")]
     began = home.log.stat().st_size
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
@@ -422,12 +422,12 @@ def _detached(home: Home, standby: bool) -> None:
                 print("hocket: `hocket open` opens its page, signed in")
             return
         log_now = home.log.read_bytes() if standby or child.poll() is not None else b""
-        said = log_now[began if began <= len(log_now) else 0 :].decode(errors="replace").strip().splitlines()
-        if stands_by := [line for line in said if line.startswith(_STANDS_BY)]:
+        output = log_now[began if began <= len(log_now) else 0 :].decode(errors="replace").strip().splitlines()
+        if stands_by := [line for line in output if line.startswith(_STANDS_BY)]:
             print(f"{stands_by[-1]} (process {child.pid})")
             return
         if child.poll() is not None:
-            raise InputError(said[-1].removeprefix("hocket: ") if said else f"it ended with {child.returncode}")
+            raise InputError(output[-1].removeprefix("hocket: ") if output else f"it ended with {child.returncode}")
         sleep(0.02)
     raise InputError(f"the controller does not answer within {_PATIENCE_S:g} s; see {home.log}")
 
@@ -443,7 +443,7 @@ def _answers(home: Home, pid: int) -> bool:
         ca = str(home.ca_file) if home.ca_file.exists() else ""
         with closing(connection_to(home.url_file.read_text().strip(), 2.0, ca)) as connection:
             connection.request("GET", "/v1/health")
-            said = loads(connection.getresponse().read())
+            health = loads(connection.getresponse().read())
     except (OSError, HTTPException, ValueError):
         return False
-    return bool(said.get("ok")) and (said.get("pid") == pid or os.getpid() == pid)
+    return bool(health.get("ok")) and (health.get("pid") == pid or os.getpid() == pid)

@@ -40,10 +40,10 @@ def await_ends(client: Client, ids: Sequence[str]) -> dict[str, str]:
     try:
         with _display() as show:
             while len(ends) < len(ids):
-                live = {row.id: row for row in patiently(client, partial(rows, client))}
+                live = {row.id: row for row in retry_while_away(client, partial(rows, client))}
                 for job_id in ids:
                     if job_id not in ends and job_id not in live:
-                        row = patiently(client, partial(_one, client, job_id))
+                        row = retry_while_away(client, partial(_one, client, job_id))
                         if row.is_over:  # Otherwise it came back between two looks.
                             ends[job_id] = row.state
                             show.over(row)
@@ -58,13 +58,13 @@ def await_ends(client: Client, ids: Sequence[str]) -> dict[str, str]:
     return ends
 
 
-def patiently(
+def retry_while_away(
     client: Client,
     ask: Callable[[], T],
     patience_s: float = _AWAY_S,
     on_away: Callable[[Exception], None] = lambda _error: None,
 ) -> T:
-    """Ask, and go on asking while the controller is away: it comes back from its journal, perhaps elsewhere.
+    """Call `ask`, again while the controller is away: it comes back from its journal, perhaps at another address.
 
     `on_away` is called each time it does not answer.
     """
@@ -97,7 +97,7 @@ def _reason(row: ListedJob) -> str:
 
 
 class _Lines:
-    """For a pipe: a line for each job that is over."""
+    """Output for a pipe: a line for each job that has ended."""
 
     def over(self, row: ListedJob) -> None:
         import typer
@@ -110,7 +110,7 @@ class _Lines:
 
 
 class _Bars(_Lines):
-    """For a terminal: those lines, and below them what is still at work."""
+    """Output for a terminal: those lines, and below them the jobs that have not ended."""
 
     def __init__(self, live: Any) -> None:
         self._live = live

@@ -95,14 +95,14 @@ def compare(
 
 def carried_out(assignments: Sequence[ScenarioRun], workers: int = 0) -> list[ComparedRun]:
     """Run them all, with a bar for each on a terminal."""
-    from hocket.cli.simulation.worker_pool import Begun, Progressed, Report, cores, muster
+    from hocket.cli.simulation.worker_pool import Begun, Progressed, Report, cores, run_all
     from hocket.cli.terminal.progress import bars
 
     progress = bars()
     several = len({a.scenario.seed for a in assignments}) > 1
     tasks: dict[int, Any] = {}
 
-    def heard(n: int, report: Report) -> None:
+    def on_report(n: int, report: Report) -> None:
         scenario = assignments[n].scenario
         if isinstance(report, Begun):
             seed = f" seed {scenario.seed}" if several else ""
@@ -114,7 +114,7 @@ def carried_out(assignments: Sequence[ScenarioRun], workers: int = 0) -> list[Co
             progress.update(tasks[n], completed=total)
 
     with progress:
-        return muster(assignments, workers or cores(), heard)
+        return run_all(assignments, workers or cores(), on_report)
 
 
 def print_comparison(outcomes: Sequence[ComparedRun], drawn: Sequence[Path]) -> None:

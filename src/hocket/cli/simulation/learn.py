@@ -94,7 +94,7 @@ def learn(
     if as_json:
         import msgspec
 
-        print(msgspec.json.encode(_told(state, folder)).decode())
+        print(msgspec.json.encode(_as_data(state, folder)).decode())
         return
     _print(state, folder, drawn)
 
@@ -108,15 +108,15 @@ def _trained(setup: TrainingSetup, folder: Path, workers: int, search: int) -> L
 
     with by_stage("runs") as show, refusing():
 
-        def told(now: Progress) -> None:
+        def on_progress(now: Progress) -> None:
             show(now.stage, now.done, now.total)
 
         def trial(short: TrainingSetup, name: str) -> LearningState:
-            return try_out(short, folder_of_trial(folder, name), folder / RECORDS, workers, told)
+            return try_out(short, folder_of_trial(folder, name), folder / RECORDS, workers, on_progress)
 
         if search:
             setup = search_betas(setup, search, trial)
-        return train(setup, folder, workers, told)
+        return train(setup, folder, workers, on_progress)
 
 
 def _pulls(folder: Path, policy: str) -> dict[str, tuple[float, float]]:
@@ -139,7 +139,7 @@ def _drawn(state: LearningState, folder: Path) -> list[Path]:
     )
 
 
-def _told(state: LearningState, folder: Path) -> dict[str, Any]:
+def _as_data(state: LearningState, folder: Path) -> dict[str, Any]:
     return {
         "setup": state.setup,
         "agreement": state.held_out,

@@ -128,7 +128,7 @@ def _made(
 ) -> list[tuple[Case, CaseResult]]:
     """Run what is not known yet, with a bar for each."""
     from hocket.cli.simulation.case_run import CaseRun
-    from hocket.cli.simulation.worker_pool import Begun, Done, Progressed, Report, cores, muster
+    from hocket.cli.simulation.worker_pool import Begun, Done, Progressed, Report, cores, run_all
     from hocket.cli.terminal.errors import refusing
     from hocket.cli.terminal.progress import bars
     from hocket.reproductions.results_file import ResultsFile
@@ -143,7 +143,7 @@ def _made(
     every = progress.add_task(f"{chosen.name}: all runs", total=len(cases), completed=len(cases) - len(missing))
     tasks: dict[int, Any] = {}
 
-    def heard(i: int, report: Report) -> None:
+    def on_report(i: int, report: Report) -> None:
         n = missing[i]
         if isinstance(report, Begun):
             tasks[n] = progress.add_task(cases[n].title, total=report.steps)
@@ -159,7 +159,7 @@ def _made(
     many = 1 if chosen.one_at_a_time else workers or cores()
     try:
         with kept, progress:
-            muster([CaseRun(chosen.name, cases[n]) for n in missing], many, heard)
+            run_all([CaseRun(chosen.name, cases[n]) for n in missing], many, on_report)
     except KeyboardInterrupt:
         typer.echo(f"{len(made)} of {len(cases)} results are kept in {folder}: --resume goes on from there", err=True)
         raise

@@ -66,8 +66,8 @@ class Done(Struct, frozen=True):
 Report = Begun | Progressed | Failed | Done
 
 
-def muster(assignments: Sequence[Assignment[T]], workers: int, heard: Callable[[int, Report], None]) -> list[T]:
-    """Carry out all assignments, so many at a time; `heard` is told of every report as it comes.
+def run_all(assignments: Sequence[Assignment[T]], workers: int, on_report: Callable[[int, Report], None]) -> list[T]:
+    """Carry out all assignments, so many at a time; `on_report` is called with each report as it comes.
 
     Raises InputError when one cannot be carried out. However it ends, no worker outlives it.
     """
@@ -81,26 +81,26 @@ def muster(assignments: Sequence[Assignment[T]], workers: int, heard: Callable[[
             while waiting and len(at_work) < max(workers, 1):
                 n, assignment = waiting.pop()
                 with _interrupts_later():
-                    ear, process = _sent_off(assignment)
-                    at_work[ear] = (n, process)
+                    receiver, process = _started(assignment)
+                    at_work[receiver] = (n, process)
             for ready in connection.wait(list(at_work)):
-                ear = cast("Connection", ready)
-                n, process = at_work[ear]
-                report = _received(ear, process, assignments[n])
-                heard(n, report)
+                receiver = cast("Connection", ready)
+                n, process = at_work[receiver]
+                report = _received(receiver, process, assignments[n])
+                on_report(n, report)
                 if isinstance(report, Failed):
                     raise InputError(report.message)
                 if isinstance(report, Done):
                     results[n] = report.result
-                    del at_work[ear]
-                    ear.close()
+                    del at_work[receiver]
+                    receiver.close()
                     process.join()
                     process.close()
     finally:
-        for ear, (_n, process) in at_work.items():
+        for receiver, (_n, process) in at_work.items():
             process.terminate()
             process.join()
-            ear.close()
+            receiver.close()
     return [results[n] for n in range(len(assignments))]
 
 
@@ -109,13 +109,13 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _sent_off(assignment: Assignment[Any]) -> tuple[Connection, BaseProcess]:
+def _started(assignment: Assignment[Any]) -> tuple[Connection, BaseProcess]:
     context = get_context("spawn")
-    ear, mouth = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(mouth, assignment), daemon=True)
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(sender, assignment), daemon=True)
     process.start()
-    mouth.close()  # Ours, that is: the worker's death is then heard as the end of the pipe.
-    return ear, process
+    sender.close()  # Only the worker has it open then, so that the pipe ends with the worker.
+    return receiver, process
 
 
 @contextlib.contextmanager
@@ -140,9 +140,9 @@ def _interrupts_later() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _received(ear: Connection, process: BaseProcess, assignment: Assignment[Any]) -> Report:
+def _received(receiver: Connection, process: BaseProcess, assignment: Assignment[Any]) -> Report:
     try:
-        report: Report = ear.recv()
+        report: Report = receiver.recv()
     except EOFError:
         process.join()
         return Failed(f"the run of {assignment.label} ended with exit code {process.exitcode}")
@@ -152,16 +152,16 @@ def _received(ear: Connection, process: BaseProcess, assignment: Assignment[Any]
 # -- in the worker -------------------------------------------------------------------------------------------
 
 
-def _work(mouth: Connection, assignment: Assignment[Any]) -> None:
+def _work(sender: Connection, assignment: Assignment[Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(2, 1)  # What a library prints, as a solver does, must not stand between results.
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        result = assignment.carry_out(lambda n: mouth.send(Begun(n)), lambda n: mouth.send(Progressed(n)))
+        result = assignment.carry_out(lambda n: sender.send(Begun(n)), lambda n: sender.send(Progressed(n)))
     except InputError as error:
-        mouth.send(Failed(str(error)))
+        sender.send(Failed(str(error)))
         return
-    mouth.send(Done(result))
+    sender.send(Done(result))
 
 
 def _end_with_parent() -> None:

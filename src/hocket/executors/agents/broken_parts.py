@@ -17,14 +17,14 @@ class BrokenParts:
 
     def __init__(self) -> None:
         self._left: dict[str, set[tuple[str, RunKey]]] = {}  # job → node and run
-        self._unheard: set[str] = set()  # nodes
+        self._not_connected: set[str] = set()  # nodes
         self._deferred: set[str] = set()  # jobs whose next run waits for that
 
     def begin_anew(self, nodes: Iterable[str]) -> None:
         """Nothing is known but which nodes there should be."""
         self._left.clear()
         self._deferred.clear()
-        self._unheard = set(nodes)
+        self._not_connected = set(nodes)
 
     def add(self, node: str, run: RunKey) -> None:
         """A part is told to stop."""
@@ -33,7 +33,7 @@ class BrokenParts:
     def must_wait(self, job: Job) -> bool:
         """Whether the job's next run has to wait; it is `released` later."""
         may_span = job.sizes[-1] > 1 and job.max_nodes != 1
-        waits = job.id in self._left or (may_span and bool(self._unheard))
+        waits = job.id in self._left or (may_span and bool(self._not_connected))
         if waits:
             self._deferred.add(job.id)
         else:
@@ -47,10 +47,10 @@ class BrokenParts:
             if not left:
                 del self._left[run.job]
 
-    def heard(self, node: str, runs: Iterable[RunKey], unwanted: Iterable[RunKey]) -> None:
+    def agent_connected(self, node: str, runs: Iterable[RunKey], unwanted: Iterable[RunKey]) -> None:
         """A node's agent says hello with these runs, of which some are to end."""
         there = set(runs)
-        self._unheard.discard(node)
+        self._not_connected.discard(node)
         for where, run in [part for left in self._left.values() for part in left]:
             if where == node and run not in there:
                 self.gone(where, run)
@@ -59,7 +59,7 @@ class BrokenParts:
 
     def lost(self, node: str) -> None:
         """A node is lost: what is there stands still."""
-        self._unheard.discard(node)
+        self._not_connected.discard(node)
         for where, run in [part for left in self._left.values() for part in left]:
             if where == node:
                 self.gone(where, run)
@@ -71,6 +71,6 @@ class BrokenParts:
 
     def released(self) -> list[str]:
         """Jobs whose next run had to wait, and need not any more if `must_wait` says so now."""
-        found = sorted(job for job in self._deferred if job not in self._left) if not self._unheard else []
+        found = sorted(job for job in self._deferred if job not in self._left) if not self._not_connected else []
         self._deferred.difference_update(found)
         return found

@@ -323,7 +323,7 @@ class AgentExecutor:
                     )
                 while posted.reports and posted.reports[0].run.job not in changed:
                     report = posted.reports.popleft()
-                    if events := self._hear(report, posted.node, now_s):
+                    if events := self._take_report(report, posted.node, now_s):
                         found += events
                         changed.add(report.run.job)
             except Exception as error:  # One caller's bad input must not stop the cycle.
@@ -331,7 +331,7 @@ class AgentExecutor:
                 posted.done.set_exception(error)
         return found
 
-    def _hear(self, report: Report, node: str, now_s: float) -> list[Event]:
+    def _take_report(self, report: Report, node: str, now_s: float) -> list[Event]:
         run = report.run
         if report.event in GONE:
             self._orders.broken.gone(node, run)
@@ -363,7 +363,7 @@ class AgentExecutor:
         elif report.event == "progress":
             warned = self._look_for_its_metric(view, report, now_s)
         elif report.event == "phases":
-            return self._phases.heard(view, report, node, now_s)
+            return self._phases.add_report(view, report, node, now_s)
         elif report.event == "prepared":
             self._orders.prepared(view, report, node)
         elif report.event in GONE:

@@ -22,7 +22,7 @@ class PhaseReports:
         self._waiting: dict[str, dict[str, PhaseMeans]] = {}  # job → node → not observed yet
         self._last: dict[str, dict[str, int]] = {}  # job → node → the last iteration that was reported
 
-    def heard(self, view: JobView, report: Report, node: str, now_s: float) -> list[Event]:
+    def add_report(self, view: JobView, report: Report, node: str, now_s: float) -> list[Event]:
         """What a report means; nothing if it came before, or while other nodes have not reported."""
         job, means = view.job.id, _means(report.fields)
         if means is None or tenancy_of(view) is None or report.run != present(view):

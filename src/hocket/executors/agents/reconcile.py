@@ -92,7 +92,7 @@ class Reconciliation:
         """
         wanted = {run for view in here for run in going(view)} | {coming(v) for v in here if keeps_standby(v)}
         left = [run for run in self._hello.runs if run not in wanted and run.job in waiting]
-        self._orders.broken.heard(self._hello.node.id, self._hello.runs, left)
+        self._orders.broken.agent_connected(self._hello.node.id, self._hello.runs, left)
         for run in self._hello.runs:
             if run not in wanted:
                 fields = {"node": self._hello.node.id, "job": run.job, "run": run.number}

@@ -14,7 +14,7 @@ import msgspec
 from hocket.agent.log_setup import set_up_logging
 from hocket.executors.ray.connection import START, NoRay, connect
 from hocket.executors.ray.local_head import LocalNodes, local_head, stop_local_head
-from hocket.executors.ray.messages import WatchSpec, said
+from hocket.executors.ray.messages import WatchSpec, encoded
 
 
 def main() -> int:
@@ -39,11 +39,11 @@ def main() -> int:
         at = local_head(options.head_file, 2, nodes) if owns_head else options.address
         connect(at, options.namespace)
     except NoRay as error:
-        os.write(answers, said({"error": str(error)}))
+        os.write(answers, encoded({"error": str(error)}))
         return 2
     from hocket.executors.ray.watch import Watch
 
-    os.write(answers, said({"connected": at}))
+    os.write(answers, encoded({"connected": at}))
     orders = open(0, "rb", buffering=0)  # noqa: SIM115 - without a buffer: what is not read can be waited for
     line = orders.readline()
     if not line:  # The controller could not be started.
@@ -54,7 +54,7 @@ def main() -> int:
     if watch.run(orders):
         if owns_head:
             stop_local_head(options.head_file)
-        os.write(answers, said({"left": True}))
+        os.write(answers, encoded({"left": True}))
     return 0
 
 

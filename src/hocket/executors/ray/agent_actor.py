@@ -21,15 +21,15 @@ import hocket
 from hocket.agent.node.devices import VISIBLE
 from hocket.agent.node.state_folder import safe_name
 from hocket.agent.process_tree import read
-from hocket.executors.ray.messages import LEAVE, AgentSpec, said
+from hocket.executors.ray.messages import LEAVE, AgentSpec, encoded
 
 _CALLS = ("RAY_AUTH_", "RAY_USE_TLS", "RAY_TLS_")  # variables that a process needs to call a secured Ray
 _RESTART_S = 1.0
-_LEAVE_S = 140.0  # for jobs to be stopped; less than whoever asks waits
+_LEAVE_S = 140.0  # for jobs to be stopped; less than `Cluster.leave` waits
 
 
 class AgentActor:
-    """Has a keeper as long as it lives."""
+    """Runs a keeper (`agent_keeper.py`) as long as the actor exists, and starts another one if it ends."""
 
     def __init__(self, spec: bytes) -> None:
         known = msgspec.json.decode(spec, type=AgentSpec)
@@ -46,11 +46,11 @@ class AgentActor:
         Thread(target=self._watch, name="keeper", daemon=True).start()
 
     def version(self) -> str:
-        """Of Hocket on this node."""
+        """The version of Hocket on this node."""
         return hocket.__version__
 
     def leave(self) -> bool:
-        """Stop what runs here, and have no agent any more; whether that is done."""
+        """Stop the node's jobs and its agent for good; whether that was done in time."""
         self._leaves.set()
         with self._lock:
             if self._keeper is not None and self._keeper.stdin is not None:
@@ -63,7 +63,7 @@ class AgentActor:
 
     def _watch(self) -> None:
         env = agent_environment(read("/proc/self/environ") or b"", self._spec.visible)
-        # -P: nothing that lies where we are is run.
+        # -P: no module is imported from the working directory.
         command = [sys.executable, "-P", "-m", "hocket.executors.ray.agent_keeper", node_folder(self._spec)]
         while True:
             with self._lock:
@@ -72,7 +72,7 @@ class AgentActor:
                 )
                 assert keeper.stdin is not None
                 assert keeper.stdout is not None
-                keeper.stdin.write(said(self._spec))
+                keeper.stdin.write(encoded(self._spec))
                 keeper.stdin.flush()
             keeper.wait()  # This was only its first process, which leaves at once.
             last = keeper.stdout.read()  # until it ends
@@ -92,7 +92,7 @@ def node_folder(spec: AgentSpec) -> str:
 
 
 def agent_environment(initial: bytes, visible: str | None) -> dict[str, str]:
-    """The environment that Ray was started with on this node, for jobs inherit it: without what Ray adds for actors.
+    """The environment that Ray was started with on this node, which jobs inherit, without what Ray adds for actors.
 
     `initial` is that of the actor's process when it began, as /proc shows it.
     """

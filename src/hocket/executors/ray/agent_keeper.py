@@ -45,17 +45,18 @@ _RESTART_S, _LONGEST_RESTART_S = 0.5, 10.0  # between two attempts to start the 
 _ACTOR_S = 60.0  # for Ray to start its actor again
 _TAKE_OVER_S = 20.0  # for an earlier keeper to leave
 _STOP_S = 60.0  # for jobs to save; then they are killed
-_FROZEN_S = 1.0  # for an agent to be told once, before it is told to kill
+_FROZEN_S = 1.0  # between the signal to stop jobs and the one to kill them, where they are frozen anyway
 _KILL_S = 40.0
-_NOBODY = "http://127.0.0.1:9"  # an agent that is to stop its jobs must not be refused by its controller before
+# No controller answers there: an agent that is to stop its jobs must not be refused by its controller before.
+_NO_CONTROLLER = "http://127.0.0.1:9"
 _PR_SET_PDEATHSIG = 1
 
 
 def why_stop(actor_gone_s: float | None, raylet_lives: bool, silent_s: float, keep_s: float) -> str:
     """Why the agent must leave this node; empty if it may stay.
 
-    The actor is gone since `actor_gone_s` seconds, None: it is there. No controller has renewed the lease for
-    `silent_s` beyond its end.
+    `actor_gone_s`: for how many seconds the actor has been gone; None: it is there. No controller has renewed the lease
+    for `silent_s` beyond its end.
     """
     if not raylet_lives:  # Its actor may live on for a while, when Ray's head was killed.
         return "Ray has ended on this node"
@@ -67,7 +68,7 @@ def why_stop(actor_gone_s: float | None, raylet_lives: bool, silent_s: float, ke
 
 
 class AgentKeeper:
-    """The agent's parent."""
+    """Starts a node's agent, and ends it when it must leave the node."""
 
     def __init__(self, spec: AgentSpec, folder: str) -> None:
         self._spec, self._folder = spec, folder
@@ -83,25 +84,25 @@ class AgentKeeper:
             signal.signal(number, lambda *_: None)
 
     def run(self) -> bool:
-        """Until the agent must leave, True; or until another keeper takes over, False."""
-        said, inputs = b"", [0, self._signals]
+        """Run the agent until it must leave the node (True), or another keeper takes over (False)."""
+        received, inputs = b"", [0, self._signals]
         while True:
-            self._see_to_agent()
+            self._keep_agent_running()
             readable, _, _ = select.select(inputs, [], [], _LOOK_S)
             if self._signals in readable and signal.SIGTERM in os.read(self._signals, 4096):
-                _log.info("another one takes over")
+                _log.info("another keeper takes over")
                 self._end_agent()
                 return False
             if 0 in readable:
                 part = os.read(0, 4096)
-                said += part
+                received += part
                 if not part:
                     _log.warning("the actor has ended; Ray may start it again")
                     self._actor_gone_at, inputs = monotonic(), [self._signals]
             gone_s = None if self._actor_gone_at is None else monotonic() - self._actor_gone_at
             raylet_lives = not self._sees_raylet or process(self._spec.raylet_pid) is not None
             why = why_stop(gone_s, raylet_lives, self._silent_s(), self._spec.settings.keep_s)
-            if LEAVE in said or why:
+            if LEAVE in received or why:
                 _log.log(logging.WARNING if why else logging.INFO, "leaves: %s", why or "the controller goes down")
                 self._stop_jobs()
                 if why and raylet_lives:
@@ -112,7 +113,7 @@ class AgentKeeper:
         until_s = read_lease(os.path.join(self._folder, "state", LEASE)) or 0.0
         return boot_s() - max(until_s, self._began_s)
 
-    def _see_to_agent(self) -> None:
+    def _keep_agent_running(self) -> None:
         """Start the agent, again if it has ended."""
         if self._agent is not None and (code := self._agent.poll()) is not None:
             _log.warning("the agent ended with %s; another takes its place in %g s", code, self._delay_s)
@@ -129,7 +130,7 @@ class AgentKeeper:
         )
 
     def _end_agent(self) -> None:
-        """Its jobs run on."""
+        """End the agent; its jobs run on."""
         if self._agent is not None:
             self._agent.terminate()
             try:
@@ -142,7 +143,7 @@ class AgentKeeper:
         """Ask the jobs to save and end, then kill them; the agent ends with them."""
         is_frozen = self._silent_s() > 0  # Without a lease they stand still, and cannot save.
         if self._agent is None or self._agent.poll() is not None:
-            self._agent = self._launched(_NOBODY)
+            self._agent = self._launched(_NO_CONTROLLER)
         for wait_s in (_FROZEN_S if is_frozen else _STOP_S, _KILL_S):
             self._agent.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
@@ -191,7 +192,7 @@ def take_over(folder: str) -> int:
     return take_lock(folder, f"folder '{folder}' has an agent already", _TAKE_OVER_S)
 
 
-def with_true_gpus(spec: AgentSpec) -> tuple[AgentSpec, str]:
+def with_usable_gpus(spec: AgentSpec) -> tuple[AgentSpec, str]:
     """As many GPUs as there are, if Ray was told of more than the machine has; and what is wrong, in words.
 
     Where there are none at all, they are virtual: for tests.
@@ -225,7 +226,7 @@ def main() -> None:
     level = options[options.index("--log-level") + 1] if "--log-level" in options else "info"
     set_up_logging(level, "--log-json" in options, os.path.join(folder, "log"), node=spec.name)
     lock = take_over(folder)
-    spec, wrong = with_true_gpus(spec)
+    spec, wrong = with_usable_gpus(spec)
     if wrong:
         _log.error("%s", wrong)
     if AgentKeeper(spec, folder).run():

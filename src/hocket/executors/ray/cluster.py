@@ -1,7 +1,7 @@
-"""What is asked of Ray: its nodes, and for each a placement group with an actor in it that has an agent.
+"""Calls to Ray: list its nodes, and keep a placement group on each, with an actor in it that runs an agent.
 
 Both are detached: they outlive the process that made them, so that jobs notice neither its end nor the controller's.
-What there is of ours is found by its name, so nothing needs to be remembered.
+Both are found by their names, so nothing needs to be remembered.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class NotReserved(Exception):
 
 
 class Cluster:
-    """The cluster that this process is connected to, and what is ours of it."""
+    """The cluster that this process is connected to, with our placement groups and actors."""
 
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
 
     def nodes(self) -> list[RayNode]:
-        """All that Ray knows, those that died among them."""
+        """All nodes that Ray knows, those that died among them."""
         free: dict[str, dict[str, float]] = ray_state.available_resources_per_node()  # Only totals are public.
         return [ray_node(row, free.get(row["NodeID"], {})) for row in ray.nodes()]
 
@@ -56,7 +56,7 @@ class Cluster:
         return str(ray.util.get_node_ip_address())
 
     def groups(self) -> list[NodeGroup]:
-        """What is reserved for us."""
+        """Our placement groups."""
         running = digests(ray.util.list_named_actors())
         found = []
         for row, node, node_id in self._rows():
@@ -111,7 +111,7 @@ class Cluster:
             if (node, node_id) == (group.node, group.node_id):
                 remove_placement_group(_group(row))
 
-    def end_strays(self) -> None:
+    def end_orphaned_actors(self) -> None:
         """End actors whose placement group is gone: Ray keeps trying to restart them."""
         present = {(node, node_id) for _row, node, node_id in self._rows()}
         for which, digest in digests(ray.util.list_named_actors()).items():

@@ -23,13 +23,13 @@ import ray
 
 from hocket.agent.node.controller_link import CallRefused, Link
 from hocket.executors.ray.cluster import Cluster
-from hocket.executors.ray.node_changes import Newcomer, NodeGroup, RayNode, is_head, serves
+from hocket.executors.ray.node_changes import NewNode, NodeGroup, RayNode, is_head, serves
 
 _log = logging.getLogger("hocket.executors")
 
 
 class IdleNodes:
-    """Gives nodes back, and knows which."""
+    """Gives nodes back to Ray, and remembers which."""
 
     def __init__(self, cluster: Cluster, link: Link, idle_s: float, drained_file: str) -> None:
         self._cluster, self._link, self._idle_s = cluster, link, idle_s
@@ -39,7 +39,7 @@ class IdleNodes:
         self._leaving: dict[ray.ObjectRef[bool], NodeGroup] = {}
         self._given_back: set[str] = set()  # ids of Ray's nodes
 
-    def still_wanted(self, nodes: Iterable[Newcomer], wanted: list[dict[str, float]]) -> list[Newcomer]:
+    def still_wanted(self, nodes: Iterable[NewNode], wanted: list[dict[str, float]]) -> list[NewNode]:
         """Those to reserve: of nodes that were given back, only such as a waiting job could use."""
         found = [new for new in nodes if new.node.id not in self._given_back or serves(new.node, wanted)]
         self._given_back -= {new.node.id for new in found}
@@ -49,7 +49,7 @@ class IdleNodes:
         """One pass; `idle` are the nodes that no job needs, and whether they are drained."""
         if not self._idle_s and not self._drained:
             return
-        left = self._see_left()
+        left = self._remove_ended()
         lent = {group.node: group for group in groups if group.digest and group.node not in left}
         heads = {node.id for node in nodes if is_head(node)}
         leaving = {group.node for group in self._leaving.values()}
@@ -88,7 +88,7 @@ class IdleNodes:
             if error.status not in (400, 404):  # It is so already, or the node is not known.
                 raise
 
-    def _see_left(self) -> set[str]:
+    def _remove_ended(self) -> set[str]:
         """The nodes whose agents have just ended: what was reserved of them is removed."""
         found = set()
         for left in [ref for ref in self._leaving if ray.wait([ref], timeout=0)[0]]:

@@ -56,18 +56,18 @@ def starts(nodes: LocalNodes, machine: Devices) -> list[_Start]:
     """How each node is started. With several, each has its share of cores, memory and GPUs. Raises NoRay."""
     gpus, cores, count = nodes.gpus, nodes.cores, nodes.count
     if count == 1:
-        said = [] if gpus is None else ["--num-gpus", str(gpus)]
-        return [_Start(said + ([] if cores is None else ["--num-cpus", f"{max(1, round(cores))}"]), {})]
+        options = [] if gpus is None else ["--num-gpus", str(gpus)]
+        return [_Start(options + ([] if cores is None else ["--num-cpus", f"{max(1, round(cores))}"]), {})]
     there = [str(gpu.index) for gpu in machine.gpus]
     each = len(there) // count if gpus is None else gpus
     if there and each * count > len(there):
         raise NoRay(f"--ray-nodes {count} with --gpus {each} needs {each * count} GPUs, and {len(there)} are here")
     each_cores = max(1, round(machine.node.cores / count if cores is None else cores))
     mem_bytes = int(machine.node.mem_mib / count) * (1 << 20) - _STORE_BYTES
-    said = ["--num-gpus", str(each), "--num-cpus", str(each_cores), "--memory", str(mem_bytes)]
-    said += ["--dashboard-agent-listen-port", "0"]  # Ray has the same one for all nodes otherwise.
+    options = ["--num-gpus", str(each), "--num-cpus", str(each_cores), "--memory", str(mem_bytes)]
+    options += ["--dashboard-agent-listen-port", "0"]  # Ray has the same one for all nodes otherwise.
     own = [{VISIBLE: ",".join(there[n * each : (n + 1) * each])} if there else {} for n in range(count)]
-    return [_Start([*said, "--node-name", f"n{n}"], environment) for n, environment in enumerate(own, 1)]
+    return [_Start([*options, "--node-name", f"n{n}"], environment) for n, environment in enumerate(own, 1)]
 
 
 class LocalHead(Struct, frozen=True):
@@ -91,7 +91,7 @@ def local_head(file: str, log: int, nodes: LocalNodes) -> str:
     if head is not None and _lives(head.pid):
         os.environ |= head.environment
         return head.address
-    stop_local_head(file)  # what one that died has left
+    stop_local_head(file)  # what is left of a head that died
     first, *others = starts(nodes, discover("here", visible=os.environ.get(VISIBLE)))
     with socket.socket() as free:
         free.bind((_HOST, 0))
@@ -103,18 +103,18 @@ def local_head(file: str, log: int, nodes: LocalNodes) -> str:
         token.write(token_hex(32))
     os.environ |= head.environment
     port = address.rpartition(":")[2]
-    said = ["--head", "--port", port, "--include-dashboard", "false", "--temp-dir", folder]
-    started = _start(first, said, log)
+    options = ["--head", "--port", port, "--include-dashboard", "false", "--temp-dir", folder]
+    started = _start(first, options, log)
     head = replace(head, pid=started.pid)
     _write(file, head)
-    if not _holds(lambda: _listens(int(port)), started):
+    if not _await(lambda: _listens(int(port)), started):
         stop_local_head(file)
-        raise NoRay("Ray does not start on this machine; the controller's log has what it said")
+        raise NoRay("Ray does not start on this machine; the controller's log has its output")
     for number, other in enumerate(others, 2):
         # One after the other: they look for a free name of a socket, and two would find the same.
-        if not _holds(partial(_has_sockets, folder, number - 1), started):
+        if not _await(partial(_has_sockets, folder, number - 1), started):
             stop_local_head(file)
-            raise NoRay(f"node n{number - 1} does not start on this machine; the controller's log has what it said")
+            raise NoRay(f"node n{number - 1} does not start on this machine; the controller's log has its output")
         started = _start(other, ["--address", address], log)
         head = replace(head, others={**head.others, f"n{number}": started.pid})
         _write(file, head)
@@ -128,7 +128,7 @@ def _start(node: _Start, options: list[str], log: int) -> subprocess.Popen[bytes
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=env)
 
 
-def _holds(condition: Callable[[], bool], started: subprocess.Popen[bytes]) -> bool:
+def _await(condition: Callable[[], bool], started: subprocess.Popen[bytes]) -> bool:
     """Wait for it; False if the process ends before, or takes too long."""
     until = monotonic() + _START_S
     while monotonic() < until and started.poll() is None:

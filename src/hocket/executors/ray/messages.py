@@ -63,7 +63,7 @@ class Reserved(Struct, frozen=True):
     gpu_kind: str = ""
 
     def as_resources(self) -> dict[str, float]:
-        """By Ray's names, without those that it has none of."""
+        """The resources by Ray's names, without those of which it has none."""
         wanted = {"CPU": self.cpus, "GPU": float(self.gpus), "memory": self.mem_bytes}
         return {resource: amount for resource, amount in wanted.items() if amount}
 
@@ -83,7 +83,7 @@ class AgentSpec(Struct, frozen=True):
     visible: str | None = None  # CUDA_VISIBLE_DEVICES: the GPUs that Ray has reserved
 
     def agent_options(self, folder: str, url: str = "") -> list[str]:
-        """As `hocket agent` takes them; `folder` has its token and its state."""
+        """The options of `hocket agent`; `folder` has its token and its state."""
         options = ["--url", url or self.settings.url, "--token-file", f"{folder}/token", "--state", f"{folder}/state"]
         options += ["--ca", f"{folder}/ca.pem"] if self.settings.ca else []
         options += ["--name", self.name, "--gpus", str(self.reserved.gpus), "--cores", f"{self.reserved.cpus:g}"]
@@ -93,6 +93,6 @@ class AgentSpec(Struct, frozen=True):
         return [*options, "--log-file", f"{folder}/log", *self.settings.options]
 
 
-def said(message: Struct | dict[str, Any]) -> bytes:
+def encoded(message: Struct | dict[str, Any]) -> bytes:
     """A message as a line."""
     return msgspec.json.encode(message) + b"\n"

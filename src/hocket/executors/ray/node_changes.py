@@ -37,8 +37,8 @@ class NodeGroup(Struct, frozen=True):
     digest: str = ""  # of the settings of its agent; empty: it has no actor
 
 
-class Newcomer(Struct, frozen=True):
-    """A node that has nothing of ours, and the name that it gets."""
+class NewNode(Struct, frozen=True):
+    """A node that has no placement group of ours, and the name that it gets."""
 
     node: RayNode
     name: str
@@ -46,12 +46,12 @@ class Newcomer(Struct, frozen=True):
 
 
 class Changes(Struct, frozen=True):
-    """What to do next. Nothing is done twice: what comes of it is looked at before the next changes."""
+    """What to do next. The result is looked at before the next changes, so nothing is done twice."""
 
     remove: tuple[NodeGroup, ...] = ()  # Its node is gone.
     replace: tuple[NodeGroup, ...] = ()  # Its agent has other settings.
     start: tuple[NodeGroup, ...] = ()  # It has no agent.
-    reserve: tuple[Newcomer, ...] = ()
+    reserve: tuple[NewNode, ...] = ()
 
 
 def group_name(namespace: str, node: str, node_id: str) -> str:
@@ -83,7 +83,7 @@ def digests(names: Iterable[str]) -> dict[tuple[str, str], str]:
 
 
 def changes(nodes: Iterable[RayNode], groups: Iterable[NodeGroup], digest: str) -> Changes:
-    """What leads from these groups to one with an agent for every node that is alive."""
+    """What to change so that every node that is alive has a group with an agent."""
     alive = {node.id: node for node in nodes if node.is_alive}
     of_alive = {group.node_id: group for group in groups if group.node_id in alive}
     remove = tuple(group for group in groups if of_alive.get(group.node_id) is not group)
@@ -97,14 +97,14 @@ def changes(nodes: Iterable[RayNode], groups: Iterable[NodeGroup], digest: str) 
     )
 
 
-def _named(nodes: Iterable[RayNode], taken: set[str]) -> tuple[Newcomer, ...]:
-    """With names that tell all nodes apart. One that returns with another id has its old name, if it is not taken."""
-    found: list[Newcomer] = []
+def _named(nodes: Iterable[RayNode], taken: set[str]) -> tuple[NewNode, ...]:
+    """The nodes with unique names. One that returns with another id has its old name, if it is not taken."""
+    found: list[NewNode] = []
     for node in sorted(nodes, key=lambda node: node.id):
         plain = _NOT_IN_NAMES.sub("-", node.name).strip("-.") or "node"
         is_namesake = plain in taken
         name = f"{plain}-{node.id[:_SHORT]}" if is_namesake else plain
-        found.append(Newcomer(node, name, is_namesake))
+        found.append(NewNode(node, name, is_namesake))
         taken = taken | {name}
     return tuple(found)
 

@@ -19,12 +19,12 @@ from hocket.executors.ray.node_changes import NodeGroup, RayNode, actor_name, ch
 
 _log = logging.getLogger("hocket.executors")
 _EVERY_S = 1.0  # between looks
-_LEAVING_S = 300.0  # for an agent whose node is lost to Ray, but not to us, to stop its jobs
+_LEAVING_S = 300.0  # for an agent to stop its jobs whose node has left Ray but still reaches the controller
 _LATER_S = 30.0  # before a node that has no room, or where no agent starts, is tried again
 
 
 class Watch:
-    """What it knows can be lost: all that counts is in Ray."""
+    """Keeps an agent on every node. Its state can be lost: all that it needs is in Ray."""
 
     def __init__(self, spec: WatchSpec) -> None:
         self._spec, self._settings = spec, spec.settings
@@ -34,10 +34,10 @@ class Watch:
         controllers = Controllers(self._settings.url, "", spec.ca_file)
         self._link = Link(controllers, Credentials(spec.token_file, spec.ca_file))
         self._later: dict[str, float] = {}  # node id → when to try it again
-        self._told: dict[str, str] = {}  # node id → why it has no agent, as it was logged last
+        self._logged: dict[str, str] = {}  # node id → why it has no agent, as it was logged last
         self._starting: dict[ray.ObjectRef[str], NodeGroup] = {}
         self._revoke_at: dict[str, float] = {}  # node that is lost → when its token is revoked
-        self._trouble = ""
+        self._last_error = ""  # that was logged
         self._needs: NodeNeeds | None = None  # None: the cluster stays as it is
         self._idle = IdleNodes(self._cluster, self._link, spec.idle_s, spec.drained_file)
         self._asked: list[dict[str, float]] = []
@@ -48,7 +48,7 @@ class Watch:
         return bool(Cluster(namespace).groups())
 
     def run(self, orders: RawIOBase) -> bool:
-        """Until the controller is gone, False; or until it says to leave and nothing is left, True."""
+        """Watch until the controller is gone (False), or has said to leave and nothing is left (True)."""
         while True:
             self._look()
             if select.select([orders], [], [], _EVERY_S)[0]:
@@ -63,8 +63,8 @@ class Watch:
         """One pass. What fails is tried again in the next."""
         try:
             nodes = self._cluster.nodes()
-            self._see_started()
-            self._cluster.end_strays()
+            self._check_started()
+            self._cluster.end_orphaned_actors()
             groups = self._cluster.groups()
             found = changes(nodes, groups, self._settings.digest)
             for group in found.remove:
@@ -88,35 +88,35 @@ class Watch:
                 self._idle.look(nodes, groups, self._needs.idle)
                 self._ask_for_nodes(self._needs)
             elif not self._spec.idle_s:
-                self._idle.look(nodes, groups, {})  # what an earlier process has drained, when it was said otherwise
-            self._trouble = ""
+                self._idle.look(nodes, groups, {})  # open nodes that an earlier process had drained under other options
+            self._last_error = ""
         # A ValueError is Ray's, for a name that it has not freed yet.
         except (Away, Gone, CallRefused, ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
-            if str(error) != self._trouble:
-                self._trouble = str(error)
-                _log.warning("%s; trying again", self._trouble)
+            if str(error) != self._last_error:
+                self._last_error = str(error)
+                _log.warning("%s; trying again", self._last_error)
 
     def _reserve(self, node: RayNode, name: str) -> None:
         self._later[node.id] = monotonic() + _LATER_S
         if self._spec.is_local and node.address != self._here and not node.address.startswith("127."):
             why = f"it is another machine ({node.address}), and the controller listens at {self._settings.url} only"
-            self._tell(node, name, f"{why}: see --listen", logging.ERROR)
+            self._log_no_agent(node, name, f"{why}: see --listen", logging.ERROR)
             return
         reserved = reservation(node, self._spec.gpus, self._spec.cores)
         if reserved is None:
-            self._tell(node, name, "no core of it is free in Ray")
+            self._log_no_agent(node, name, "no core of it is free in Ray")
             return
         try:
             self._cluster.reserve(node, name, reserved)
         except NotReserved as error:
-            self._tell(node, name, str(error))
+            self._log_no_agent(node, name, str(error))
             return
-        said = "node '%s' is reserved: %g CPUs, %d GPUs"
-        _log.info(said, name, reserved.cpus, reserved.gpus, extra={"node": name})
+        message = "node '%s' is reserved: %g CPUs, %d GPUs"
+        _log.info(message, name, reserved.cpus, reserved.gpus, extra={"node": name})
 
-    def _tell(self, node: RayNode, name: str, why: str, level: int = logging.INFO) -> None:
-        if self._told.get(node.id) != why:
-            self._told[node.id] = why
+    def _log_no_agent(self, node: RayNode, name: str, why: str, level: int = logging.INFO) -> None:
+        if self._logged.get(node.id) != why:
+            self._logged[node.id] = why
             _log.log(level, "node '%s' gets no agent: %s", name, why, extra={"node": name})
 
     def _start(self, group: NodeGroup, gpu_kind: str) -> None:
@@ -125,7 +125,7 @@ class Watch:
         spec = AgentSpec(group.node, actor, self._new_token(group.node), self._settings, reserved)
         self._starting[self._cluster.start(group, spec)] = group
 
-    def _see_started(self) -> None:
+    def _check_started(self) -> None:
         for started in [ref for ref in self._starting if ray.wait([ref], timeout=0)[0]]:
             group = self._starting.pop(started)
             try:
@@ -181,5 +181,5 @@ class Watch:
 
 
 def token_name(node: str) -> str:
-    """Of the token for the agent of a node."""
+    """The name of the token for a node's agent."""
     return f"ray-{node}"[:64]

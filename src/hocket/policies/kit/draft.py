@@ -106,8 +106,8 @@ class Draft:
     def room_mark(self) -> list[Any]:
         """A mark for the plan's memo: while it is the same, no waiting job that did not fit fits now.
 
-        Free GPUs, placed jobs and nodes that are up, as some jobs and some nodes have no GPUs; and who has reserved
-        which.
+        Free GPUs, placed jobs and nodes that are up, as some jobs and some nodes have no GPUs; and which owners
+        have reserved which nodes.
         """
         snapshot = self.snapshot
         placed = snapshot.placed.count + self.started - len(self._drop)

@@ -73,7 +73,7 @@ class EpochTurns:
         # They change already, or may not be paused: they are compared after the next epoch.
         self._postponed = [v for v in placed if self._has_ended_epoch(v) and not self._may_change(v)]
         waiting = [jobs[entry[-1]] for entry in snapshot.waiting]
-        self._line = sorted([((*key(view), view.number), view) for view in waiting])  # those that wait, by their order
+        self._waiting = sorted([((*key(view), view.number), view) for view in waiting])  # by their order
         self.granted: list[JobView] = []  # jobs that begin an epoch now, the first in order first
         self._room = _Room(self.draft)
 
@@ -100,10 +100,11 @@ class EpochTurns:
     def compare(self, may_start: Callable[[JobView], bool] = lambda _view: True) -> None:
         """Waiting jobs in order: each starts in what is free, or in place of jobs that are due and come after it.
 
-        Those that made way stand in line again, for what is left. `may_start` is asked of each that may fit.
+        Jobs that were paused for them are compared again, for what is left.
+        `may_start` is called for each that may fit.
         """
         draft = self.draft
-        line, at = self._line, 0
+        line, at = self._waiting, 0
         again: list[tuple[tuple[Any, ...], JobView]] = []  # those that made way; a heap
         behind, over_quota = list(self.due), False
         last_of_all, last_with_gpus = self._last(behind), self._last([v for v in behind if v.gpus])
@@ -125,15 +126,15 @@ class EpochTurns:
                 continue
             if not may_start(view):
                 continue
-            asked = self._needs(view)
-            if draft.is_passed_over(asked) or not (over_quota or draft.admits(view)):
+            needed = self._needs(view)
+            if draft.is_passed_over(needed) or not (over_quota or draft.admits(view)):
                 continue
             why = "goes on in what is left" if view.partitions else self.why(view)
-            if self._room.for_(asked.job) and draft.start(asked, why, view.job.sizes[0], self.boundary(view)):
+            if self._room.for_(needed.job) and draft.start(needed, why, view.job.sizes[0], self.boundary(view)):
                 self._room.changed()
                 self.granted.append(view)
                 continue
-            going = self._displace(view, asked, behind)
+            going = self._displace(view, needed, behind)
             if going:
                 self._room.changed()
                 behind = [v for v in behind if v not in going]
@@ -142,8 +143,8 @@ class EpochTurns:
                 self.granted.append(view)
                 for victim in going:
                     heappush(again, (self._order(victim), victim))
-            elif asked is not view and self._would_fit(view):
-                draft.reasons[view.id] = _too_large(asked.job)
+            elif needed is not view and self._would_fit(view):
+                draft.reasons[view.id] = _too_large(needed.job)
         self.due = behind
         self.granted = sorted([*self.granted, *behind], key=self._order)
 
@@ -163,7 +164,7 @@ class EpochTurns:
         """The order of the last of them; None if there are none."""
         return self._order(views[-1]) if views else None
 
-    def _displace(self, view: JobView, asked: JobView, behind: list[JobView]) -> list[JobView]:
+    def _displace(self, view: JobView, needed: JobView, behind: list[JobView]) -> list[JobView]:
         order = self._order(view)
         victims = [v for v in reversed(behind) if self._order(v) > order]
         if not victims:
@@ -171,7 +172,7 @@ class EpochTurns:
         paused = f"paused at the end of an epoch: '{view.id}' goes first"
         if self._outlook is not None:
             paused += f": it {self._outlook(view)}"
-        return self.draft.displace(asked, victims, paused, self.why(view), self.boundary(view))
+        return self.draft.displace(needed, victims, paused, self.why(view), self.boundary(view))
 
     def _would_fit(self, view: JobView) -> bool:
         return self.draft.capacity.place(view.job, view.job.sizes[0]) is not None
@@ -186,7 +187,7 @@ class EpochTurns:
     def grow(self, turns: Callable[[list[JobView]], Iterable[JobView]] | None = None) -> None:
         """Hand out what is left: a size more to each that was granted an epoch, in order, until nothing fits.
 
-        `turns` says which of them grows next instead; it is asked for one at a time.
+        `turns` says which of them grows next instead; one at a time.
         """
         growing = [v for v in self.granted if v.job.is_elastic]
         if self.snapshot.waiting.count > len(self.draft.started_jobs()) and not growing:
@@ -205,12 +206,12 @@ class EpochTurns:
         return bool(larger) and bool(size) and self._resize(view, larger, f"{self.why(view)}; grows into what is left")
 
     def _resize(self, view: JobView, size: int, reason: str) -> bool:
-        asked, pid = self._needs(view), view.partitions[0] if view.partitions else view.id
-        if asked is not view:  # What it is estimated to need does not grow with its size.
-            asked = _of_size(view, asked, size)
+        needed, pid = self._needs(view), view.partitions[0] if view.partitions else view.id
+        if needed is not view:  # What it is estimated to need does not grow with its size.
+            needed = _of_size(view, needed, size)
         before = self.draft.reasons.get(view.id)
         boundary = self.draft.partition(pid).tenants[0].boundary  # type: ignore[union-attr]
-        if not self.draft.resize(asked, size, reason, boundary):
+        if not self.draft.resize(needed, size, reason, boundary):
             return False
         present = self.snapshot.partitions.get(pid)
         if present is not None and present == self.draft.partition(pid):
@@ -221,18 +222,18 @@ class EpochTurns:
         return True
 
     def plan(self, waits: str, memo: Any = None) -> Plan:
-        """The plan; `waits` is what those are told that have to wait."""
+        """The plan; `waits` is the reason of all jobs that have to wait."""
         draft, now_s = self.draft, self.snapshot.now_s
         for view in (*self.granted, *self._postponed):
             draft.memos[view.id] = {"epoch": view.epoch, "at_s": now_s}
             draft.reviews[view.id] = now_s + self.params.longest_epoch_s
-        self._tell()
+        self._add_comparisons()
         if self.snapshot.waiting.count > draft.started or draft.paused or draft.over_quota:
             draft.reasons["*"] = waits
         return draft.plan(Wake(freed_gpus=1), memo=memo)
 
-    def _tell(self) -> None:
-        """Say to those that begin an epoch what they were compared with: the first job after them that has to wait."""
+    def _add_comparisons(self) -> None:
+        """Add to the reasons of jobs that begin an epoch what each was compared with: the next job that has to wait."""
         reasons = self.draft.reasons
         if self.params.tell_kept:
             for view in self.due:
@@ -247,7 +248,7 @@ class EpochTurns:
 
     def _next_after(self, view: JobView, granted: set[int]) -> JobView | None:
         """The first job in order after this one that is not granted an epoch."""
-        order, line = self._order(view), self._line
+        order, line = self._order(view), self._waiting
         at = bisect_right(line, order, key=itemgetter(0))
         while at < len(line) and line[at][1].number in granted:
             at += 1
@@ -270,7 +271,7 @@ def turn_key(view: JobView, now_s: float) -> tuple[float]:
 
 
 class _Room:
-    """A quick look whether it is worth to search for a place: most jobs that wait do not fit."""
+    """A quick check whether to search for a place at all: most jobs that wait do not fit."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
@@ -299,10 +300,10 @@ class LargestMemory:
         self._nodes = [v.node for v in snapshot.nodes.values() if v.is_open]
         self._most: dict[tuple[Any, ...], float] = {}
 
-    def asked(self, view: JobView, mem_mib: float) -> JobView:
+    def with_memory(self, view: JobView, mem_mib: float) -> JobView:
         """The job as if it asked for so much memory at its smallest size, on its GPUs or, without GPUs, on the machine.
 
-        Where nodes do not tell their memory nothing is asked, and no more than the largest has that it may run on.
+        Nothing is added where nodes do not say how much memory they have, and no more than the largest node has.
         """
         job = view.job
         if job.demand.gpus:
@@ -332,11 +333,11 @@ def _with_demand(view: JobView, mem_mib: float) -> JobView:
     return replace(view, job=replace(view.job, demand=more))
 
 
-def _of_size(view: JobView, asked: JobView, size: int) -> JobView:
-    """What is asked at another size: the same memory in all, or what the job itself asks if that is more."""
-    if asked.job.demand.gpus:
-        return asked
-    in_all = asked.job.demand.mem_mib * asked.job.sizes[0]
+def _of_size(view: JobView, needed: JobView, size: int) -> JobView:
+    """What is needed at another size: the same memory in all, or what the job itself asks if that is more."""
+    if needed.job.demand.gpus:
+        return needed
+    in_all = needed.job.demand.mem_mib * needed.job.sizes[0]
     return _with_demand(view, in_all / size)
 
 

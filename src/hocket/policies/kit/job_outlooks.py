@@ -144,7 +144,7 @@ def job_outlooks(snapshot: Snapshot, hopeless: float, switching: bool) -> dict[i
 
 
 class _Outlooks:
-    """Those of one machine or cluster; whatever was asked before, the answer is that of the snapshot."""
+    """The outlooks of jobs on one cluster, kept between decisions; the result depends on the snapshot only."""
 
     __slots__ = ("_hopeless", "_known", "_switching", "_timed", "_totals")
 

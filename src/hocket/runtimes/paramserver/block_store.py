@@ -60,7 +60,7 @@ class BlockStore:
         self._other_rounds, self._comes_back = 0, False
         self._changed = threading.Condition(threading.RLock())
         self._io = ThreadPoolExecutor(1, "blocks on disk")
-        self._failure: BaseException | None = None  # of what the thread did, until it is told
+        self._failure: BaseException | None = None  # an error of the thread, until it is raised
         self._slots, self._free = 0, list[mmap.mmap]()  # that blocks are read into
         self._order: list[int] = []
         self._coming: deque[int] = deque()  # places in the order whose blocks are not read yet
@@ -100,12 +100,12 @@ class BlockStore:
 
     @property
     def bytes_on_disk(self) -> int:
-        """Of blocks that are not in memory."""
+        """The size of all blocks that are not in memory."""
         return self._total - self._in_memory
 
     @property
     def bytes_in_memory(self) -> int:
-        """Of blocks and of buffers that are read into."""
+        """The size of all blocks in memory, and of the buffers that blocks are read into."""
         return self._in_memory + (self._slots_bytes if self._in_memory < self._total else 0)
 
     @property
@@ -124,7 +124,7 @@ class BlockStore:
             self.set_share_on_disk(self._wanted)
 
     def lower_budget(self, by_bytes: int) -> None:
-        """Have so much less than is in memory now: blocks go to disk as soon as they are no longer used."""
+        """Use so many bytes less than now: blocks go to disk as soon as they are no longer used."""
         with self._changed:
             self._budget = min(self._budget, self.bytes_in_memory - by_bytes)
 

@@ -121,7 +121,7 @@ class CheckpointFolder:
             raise TrainingError(f"checkpoint '{newest}' has format {progress.format}; this version reads {_FORMAT}")
         return SavedModel(newest, progress)
 
-    def seen(self, id_: str) -> SavedModel | None:
+    def newest_with_id(self, id_: str) -> SavedModel | None:
         """The newest one if it is the one with this id."""
         try:
             newest = self.newest()

@@ -23,7 +23,7 @@ class FileReading:
 
     @classmethod
     def within(cls, memory_bytes: int | None, file_bytes: int, folder: str) -> FileReading:
-        """As fits into this memory: small files are kept there, others in a folder."""
+        """How to read a file with this much memory: small files are kept there, others in a folder."""
         if memory_bytes is None:
             return cls()
         chunk = max(1 << 18, min(_CHUNK_BYTES, memory_bytes // _PARTS_OF_MEMORY))
@@ -52,6 +52,6 @@ class FileBlocks(Sequence[DataBlock]):
         return self._make(self._numbers[place])
 
     def taken(self) -> None:
-        """All that will be asked for was."""
+        """No more blocks will be read: if this was the only reader, free what they are made from."""
         if self.is_used_once:
             self._columns.close()

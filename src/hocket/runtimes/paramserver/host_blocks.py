@@ -136,7 +136,7 @@ class SpilledBlocks:
         self._options = options
         found: list[int] = []
         file = spill_file(options.folder)
-        self._measured, self._has_cgroup, self._looked_s = forget_peak(), False, 0.0
+        self._measured, self._has_cgroup, self._checked_s = forget_peak(), False, 0.0
         budget = int(COMFORT * self._limit()) - resident_bytes()
         if budget <= 0:
             said = f"this process needs {resident_bytes() / MIB:.0f} MiB before it has any input"
@@ -173,7 +173,7 @@ class SpilledBlocks:
         def worked(place: int) -> Result:
             found = work(order[place], store.begin(place))
             kept = store.end(place, found if isinstance(found, dict) else None)
-            self._look()
+            self._spill_if_short()
             return kept if isinstance(found, dict) else found  # type: ignore[return-value]
 
         pool.each(range(len(order)), worked, lambda place, found: take(order[place], found))
@@ -224,13 +224,13 @@ class SpilledBlocks:
         self._has_cgroup = room is not None
         return most if room is None else min(most, resident_bytes() + room - int(_RESERVE * most))
 
-    def _look(self) -> None:
+    def _spill_if_short(self) -> None:
         """This process may need more than was measured, or others more of the cgroup: then blocks go to disk as soon as
         they were worked on."""
         now_s = time.monotonic()
-        if now_s < self._looked_s + _LOOK_S:
+        if now_s < self._checked_s + _LOOK_S:
             return
-        self._looked_s = now_s
+        self._checked_s = now_s
         most = self._options.memory_bytes
         room = room_in_cgroup_bytes() if self._has_cgroup else None
         short = resident_bytes() - int(_USED * most)
@@ -282,7 +282,7 @@ def is_too_large(layouts: Mapping[str, ArrayLayout], options: SpillOptions) -> b
 
 
 def expected_bytes(blocks: Sequence[DataBlock]) -> int:
-    """Of all blocks, if it can be known before they are there; 0: it cannot."""
+    """The size of all blocks, if it is known before they are made; else 0."""
     if isinstance(blocks, list | tuple):
         return sum(array.nbytes for block in blocks for array in block.data.values())
     return int(getattr(blocks, "total_bytes", 0))

@@ -27,7 +27,7 @@ class HostServer(Protocol):
     """What answers the requests of other hosts; see `host_server.py`."""
 
     def serve(self, link: HostLink, host: int) -> None:
-        """Content the requests of one host, until it closes the connection."""
+        """Answer the requests of one host, until it closes the connection."""
 
 
 class HostGroup:
@@ -36,7 +36,7 @@ class HostGroup:
     def __init__(self, launch: LaunchVariables, join_s: float = DEFAULT_JOIN_S) -> None:
         self.host, self.hosts = launch.host, launch.hosts
         self.links: dict[int, HostLink] = {}  # to the servers of other hosts
-        self.is_broken = threading.Event()  # a host is gone, or said that it fails
+        self.is_broken = threading.Event()  # a host is gone, or has reported that it fails
         self._launch, self._join_s = launch, join_s
         self._control: dict[int, HostLink] = {}  # of host 0: to all others; of the others: to host 0
         self._served: list[HostLink] = []
@@ -49,16 +49,16 @@ class HostGroup:
         self._waited_s = 0.0  # at the last point
         # On host 0: what points took that all had come to, in all. The host that comes last to one waits for no other.
         self.meeting_s = 0.0
-        self._on_break: Callable[[], None] = lambda: None
+        self._on_broken: Callable[[], None] = lambda: None
 
-    def join(self, server: HostServer, on_break: Callable[[], None]) -> None:
-        """Find all other hosts, and let the server answer them. `on_break` is called when one is gone."""
-        self._on_break = on_break
+    def join(self, server: HostServer, on_broken: Callable[[], None]) -> None:
+        """Find all other hosts, and let the server answer them. `on_broken` is called when one is gone."""
+        self._on_broken = on_broken
         if self.hosts == 1:
             return
         deadline_s = time.monotonic() + self._join_s
         try:
-            addresses = self._meet(server, deadline_s)
+            addresses = self._collect_addresses(server, deadline_s)
             for host, address in enumerate(addresses):
                 if host != self.host:
                     self.links[host] = self._call(host, address, deadline_s, HostHello(self._launch.job, self.host))
@@ -66,7 +66,7 @@ class HostGroup:
             raise TrainingError(f"{error}, before all hosts had met") from error
         self.exchange("joined", None)
 
-    def _meet(self, server: HostServer, deadline_s: float) -> list[tuple[str, int]]:
+    def _collect_addresses(self, server: HostServer, deadline_s: float) -> list[tuple[str, int]]:
         """The address of every host's server."""
         if self.host == 0:
             self._listen(self._launch.master, server)
@@ -125,10 +125,10 @@ class HostGroup:
                 connected, address = self._listening.accept()
             except OSError:
                 return  # It was closed.
-            self._start(self._greet, HostLink(connected, f"host at {address[0]}"), address[0], server)
+            self._start(self._accept_host, HostLink(connected, f"host at {address[0]}"), address[0], server)
 
-    def _greet(self, link: HostLink, address: str, server: HostServer) -> None:
-        """Find out which host has called, and for what. A caller that is no host of this attempt is sent away."""
+    def _accept_host(self, link: HostLink, address: str, server: HostServer) -> None:
+        """Find out which host has called, and for what; a caller that is no host of this attempt is refused."""
         try:
             hello = link.receive()
             if not isinstance(hello, HostHello) or hello.job != self._launch.job or not 0 <= hello.host < self.hosts:
@@ -161,7 +161,7 @@ class HostGroup:
     def _is_gone(self, link: HostLink) -> None:
         if link in self._served and not self._closing:
             self.is_broken.set()
-            self._on_break()
+            self._on_broken()
         link.close()
 
     # -- the synchroniser ----------------------------------------------------------------------------------------
@@ -180,35 +180,35 @@ class HostGroup:
             if self.host:
                 control = self._control[0]
                 control.send(Exchanged(point, [_encoded(said)], self._waited_s))
-                told = self._heard(control, point, self.hosts)
+                answers = self._receive_point(control, point, self.hosts)
             else:
-                told = self._gather(point, said, last)
-            self._waited_s = time.perf_counter() - began_s - told.waited_s
-            return _decoded(told.said)
+                answers = self._collect(point, said, last)
+            self._waited_s = time.perf_counter() - began_s - answers.waited_s
+            return _decoded(answers.said)
         except LinkClosed as error:
             self.is_broken.set()
             raise TrainingError(f"a host is gone: {error}") from error
 
-    def _gather(self, point: str, said: Any, last: Callable[[], Any] | None) -> Exchanged:
-        """On host 0: hear all others, then tell them."""
+    def _collect(self, point: str, said: Any, last: Callable[[], Any] | None) -> Exchanged:
+        """On host 0: receive from all others, then send all of it to each."""
         by_host, waited_s = {}, [self._waited_s]
         for host, control in self._control.items():
-            heard = self._heard(control, point, 1)
-            (by_host[host],) = heard.said
-            waited_s.append(heard.waited_s)
+            received = self._receive_point(control, point, 1)
+            (by_host[host],) = received.said
+            waited_s.append(received.waited_s)
         self.meeting_s += min(waited_s)
         began_s = time.perf_counter()
         by_host[0] = _encoded(said if last is None else last())
         last_s = time.perf_counter() - began_s
-        told = Exchanged(point, [by_host[host] for host in range(self.hosts)], last_s)
+        answers = Exchanged(point, [by_host[host] for host in range(self.hosts)], last_s)
         for control in self._control.values():
-            control.send(told)
-        return told
+            control.send(answers)
+        return answers
 
-    def _heard(self, control: HostLink, point: str, count: int) -> Exchanged:
+    def _receive_point(self, control: HostLink, point: str, count: int) -> Exchanged:
         match control.receive():
-            case Exchanged(there, said) as heard if there == point and len(said) == count:
-                return heard
+            case Exchanged(there, said) as received if there == point and len(said) == count:
+                return received
             case HostFailed(why):
                 self.is_broken.set()
                 raise TrainingError(why if why.startswith("host ") else f"{control.name}: {why}")
@@ -224,7 +224,7 @@ class HostGroup:
         return sum(known) if len(known) == len(each) else None
 
     def fail(self, why: str) -> None:
-        """Tell the others why this host ends."""
+        """Send the others the reason why this host ends."""
         for control in self._control.values():
             try:
                 control.send(HostFailed(why))

@@ -121,7 +121,7 @@ class HostModel:
                     total[...] = 0
                 total[places[block]] += update.astype(total.dtype, copy=False)
             self._sums[name] = total
-        self.shard.memory.relieve()
+        self.shard.memory.keep_within_budget()
 
     def _buffer(self, name: str) -> Array:
         shape = self._pulled[name].shape

@@ -27,7 +27,7 @@ class HostParts:
         self._blocks, self._count = blocks, count
 
     def rows(self, host: int, iteration: int) -> Iterator[tuple[str, int, Array]]:
-        """Its rows of each array after an iteration, and the first of them."""
+        """A host's rows of each array after an iteration: name, number of the first row, rows."""
         for name, layout in self._layouts.items():
             yield name, rows_of(layout.rows, host, self._group.hosts)[0], self._rows_of(name, host, iteration)
 

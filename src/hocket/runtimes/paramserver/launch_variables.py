@@ -22,7 +22,7 @@ class LaunchVariables:
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> LaunchVariables:
-        """Those of an environment: `GROUP_RANK` and `GROUP_WORLD_SIZE`, as Hocket does, or `NODE_RANK` and `NNODES`."""
+        """From an environment: `GROUP_RANK` and `GROUP_WORLD_SIZE`, as Hocket has it, or `NODE_RANK` and `NNODES`."""
         host, hosts = _number(env, "GROUP_RANK", "NODE_RANK", 0), _number(env, "GROUP_WORLD_SIZE", "NNODES", 1)
         if not 0 <= host < hosts:
             raise TrainingError(f"the rank of this host is {host}, which must be within 0 and {hosts - 1}")

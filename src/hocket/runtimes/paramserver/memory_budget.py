@@ -14,7 +14,7 @@ _USES = ("memory.usage_in_bytes", "memory.current")
 
 
 def resident_bytes() -> int:
-    """Of this process, now."""
+    """The memory of this process, now."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * _PAGE
 
@@ -41,7 +41,7 @@ def room_in_cgroup_bytes() -> int | None:
 
 
 def _folders() -> Iterator[Path]:
-    """Of our cgroup and of those above it."""
+    """The folders of this process's cgroup and of those above it."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:

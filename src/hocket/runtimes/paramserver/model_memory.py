@@ -48,7 +48,7 @@ class ModelMemory:
             self._watching.start()
 
     def empty(self, layout: ArrayLayout, rows: int) -> Array:
-        """So many rows, not set. Raises SpillError if the disk has no room for them."""
+        """A new array with so many rows, whose values are not set. Raises SpillError if the disk has no room."""
         size = rows * layout.row_bytes
         if self._folder is None or not size:
             return layout.empty(rows)
@@ -91,7 +91,7 @@ class ModelMemory:
         for first in range(0, len(target), self._step(target)):
             behind = first + self._step(target)
             target[first:behind] = source[first:behind]
-            self.relieve()
+            self.keep_within_budget()
 
     def take(self, target: Array, source: Array, keys: Array) -> None:
         """Copy the rows with these numbers, each of which is there."""
@@ -99,10 +99,10 @@ class ModelMemory:
             behind = first + self._step(target)
             # Other modes copy all of it first.
             np.take(source, keys[first:behind], axis=0, out=target[first:behind], mode="clip")
-            self.relieve()
+            self.keep_within_budget()
 
-    def relieve(self) -> None:
-        """Call it after some MiB were changed: the thread that looks may be late on a busy machine."""
+    def keep_within_budget(self) -> None:
+        """Give up pages if the process has too many. Call it after changing some MiB: the thread may be late."""
         if self.is_on_disk and resident_bytes() > _FULL * self._budget:
             self.give_up()
 
@@ -116,14 +116,14 @@ class ModelMemory:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
-        """Give up nothing any more."""
+        """End the thread that gives up pages."""
         self._over.set()
         if self._watching is not None:
             self._watching.join()
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_S):
-            self.relieve()
+            self.keep_within_budget()
 
     def give_up(self) -> None:
         """Drop all pages of mapped arrays from this process; what has changed goes to the files."""

@@ -89,7 +89,7 @@ class ModelShard:
     # -- what this host does -------------------------------------------------------------------------------------
 
     def wait_for_pushes(self, is_broken: threading.Event) -> None:
-        """Until the updates of all other hosts are there, or one of them is gone."""
+        """Wait until the updates of all other hosts are there, or one of them is gone."""
         with self._changed:
             while len(self._complete) < self.hosts - 1 and not is_broken.is_set():
                 self._changed.wait(1.0)
@@ -136,7 +136,7 @@ class ModelShard:
                 {name: rows[first:behind] for name, rows in sums.items()},
                 iteration,
             )
-            self.memory.relieve()
+            self.memory.keep_within_budget()
 
         pool.over_rows(len(values[names[0]]), width, change)
         if keys is not None:
@@ -172,7 +172,7 @@ def _add(values: Array, update: Update, pool: WorkerPool, memory: ModelMemory) -
             values[update.keys[first:behind]] += update.rows[first:behind]
         else:
             np.add(values[first:behind], update.rows[first:behind], out=values[first:behind])
-        memory.relieve()
+        memory.keep_within_budget()
 
     if len(update.rows):
         pool.over_rows(len(update.rows), values[:1].nbytes, add)

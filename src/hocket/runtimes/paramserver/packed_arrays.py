@@ -81,7 +81,7 @@ def checksum(buffer: mmap.mmap, offset: int, size: int) -> int:
 
 
 def whole_pages(size: int) -> int:
-    """So many bytes, rounded up."""
+    """A size in bytes, rounded up to whole pages."""
     return -(-size // PAGE) * PAGE
 
 

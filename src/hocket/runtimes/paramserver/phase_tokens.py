@@ -150,7 +150,7 @@ class PhaseTokens:
         """
         if self._is_connected():
             self._send(IterationMeasured(iteration, pull, comp, push, sending, meeting))
-            self._take_news(0.0)
+            self._read_messages(0.0)
         return self._is_to_leave
 
     def _take(self, phase: Phase) -> int:
@@ -162,7 +162,7 @@ class PhaseTokens:
         self._send(AskToken(number, phase))
         has_asked = False
         while number in self._held and self._held[number] is None:
-            if not self._take_news(_SILENCE_S):
+            if not self._read_messages(_SILENCE_S):
                 if has_asked:
                     _log.warning("the agent does not answer for %g s: going on without tokens", 2 * _SILENCE_S)
                     self._disconnect()
@@ -187,9 +187,9 @@ class PhaseTokens:
         if activity is None or number not in self._held:
             return
         with self._chunks:
-            self._take_news(0.0)
+            self._read_messages(0.0)
             while self._held.get(number) is PhaseToken.SECONDARY and (wait_s := activity.busy_s()) > 0:
-                self._take_news(min(wait_s, _LOOK_S))
+                self._read_messages(min(wait_s, _LOOK_S))
             if self._held.get(number) is PhaseToken.PRIMARY:
                 activity.chunk_moved(number)
 
@@ -234,12 +234,12 @@ class PhaseTokens:
             try:
                 self._socket.send(encode(message), socket.MSG_DONTWAIT)
             except OSError:  # The agent is away, or takes nothing in; it may have said why.
-                self._take_news(0.0)
+                self._read_messages(0.0)
                 self._disconnect()
 
-    def _take_news(self, within_s: float) -> bool:
+    def _read_messages(self, within_s: float) -> bool:
         """Read what the agent has said, waiting for it so long; False if it said nothing."""
-        heard = False
+        has_read = False
         while self._socket is not None and (within_s <= 0 or self._readable.poll(within_s * 1000)):
             try:
                 data = self._socket.recv(LONGEST_MESSAGE, socket.MSG_DONTWAIT)
@@ -247,12 +247,12 @@ class PhaseTokens:
                 break
             except OSError:
                 data = b""
-            heard, within_s = True, 0.0
+            has_read, within_s = True, 0.0
             if not data:
                 self._disconnect()
             else:
                 self._take_message(data)
-        return heard
+        return has_read
 
     def _take_message(self, data: bytes) -> None:
         try:

@@ -54,7 +54,7 @@ class TimedTurn:
         self._began_s = _clock_s()
 
     def between_chunks(self) -> None:
-        """As of the turn."""
+        """Call the turn's own, and measure how long it took."""
         began_s = _clock_s()
         self._turn.between_chunks()
         self.waited_s += _clock_s() - began_s

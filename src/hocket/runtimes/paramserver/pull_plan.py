@@ -21,16 +21,16 @@ class ArrayLayout:
 
     @classmethod
     def of(cls, array: Array) -> ArrayLayout:
-        """That of an array."""
+        """The layout of an array."""
         return cls(len(array), array.shape[1:], array.dtype)
 
     @property
     def row_bytes(self) -> int:
-        """Of one row."""
+        """The size of one row."""
         return int(np.prod(self.row_shape, dtype=np.int64)) * self.dtype.itemsize
 
     def empty(self, rows: int) -> Array:
-        """So many rows, not set."""
+        """A new array with so many rows, whose values are not set."""
         return np.empty((rows, *self.row_shape), self.dtype)
 
 

@@ -185,7 +185,7 @@ class _Run:
         self._must_agree([of["options"] for of in told])
         found = told[0]["saved"]
         if found is not None and saved is None and self.checkpoints is not None:
-            saved = self.checkpoints.seen(found["id"])
+            saved = self.checkpoints.newest_with_id(found["id"])
         model = check_model(self.algorithm.init(np.random.default_rng(self.options.seed)))
         layouts = {name: ArrayLayout.of(array) for name, array in model.items()}
         if self.spill is not None and is_too_large(layouts, self.spill):
@@ -336,7 +336,7 @@ class _Run:
                 if not self._is_done():
                     self.blocks.expect(self._own_of(self.batches[0]))
             self.memory.write_back()
-            self._heed(leave)
+            self._save_or_leave(leave)
         self._save_if_new()
         epochs, spilled = self.iteration // len(self.batches), self.blocks.spilled
         return Trained(self._whole_model(), self.objective, epochs, self.iteration, began, spilled)
@@ -435,15 +435,15 @@ class _Run:
 
     # -- leaving, saving -----------------------------------------------------------------------------------------
 
-    def _heed(self, leave: bool) -> None:
+    def _save_or_leave(self, leave: bool) -> None:
         """At the end of an iteration: save or leave if any host is asked to. Host 0 knows when it is time to save."""
         is_due = self.saved_iteration < 0 or time.monotonic() - self.saved_s >= self.options.checkpoint_every_s
         if is_asked := self.signals.save:
             self.signals.save = False  # Before hosts meet: a signal that comes meanwhile counts for the next time.
         asked = {"end": self.signals.end or leave, "save": is_asked or (self.group.host == 0 and is_due)}
-        told = self.group.exchange(f"ended {self.iteration}", asked)
-        end = any(of["end"] for of in told)
-        if end or any(of["save"] for of in told):
+        by_host = self.group.exchange(f"ended {self.iteration}", asked)
+        end = any(of["end"] for of in by_host)
+        if end or any(of["save"] for of in by_host):
             self._save_if_new()
         if end and not self._is_done():
             raise Paused

@@ -1,4 +1,4 @@
-"""What training tells: times of phases, the end of an epoch, and the result."""
+"""What training reports: times of phases, the end of an epoch, and the result."""
 
 from __future__ import annotations
 

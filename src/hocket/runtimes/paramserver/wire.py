@@ -143,7 +143,7 @@ class ChunkSize:
         self._rates: deque[float] = deque(maxlen=_MEASURED)
 
     def measure(self, received_bytes: int, took_s: float) -> bool:
-        """So much came in so long; whether the size is another one now."""
+        """Note how many bytes came in how long; whether that changes the size."""
         if received_bytes < _MEASURED_BYTES:
             return False
         self._rates.append(received_bytes / max(took_s, 1e-9))
@@ -164,7 +164,7 @@ class HostLink:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             connected.setsockopt(socket.SOL_SOCKET, buffer, _BUFFER_BYTES)
-        # A machine that is lost says nothing: ask after it.
+        # A lost machine closes no connection: TCP must ask whether it is there.
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6)):
             if hasattr(socket, option):
@@ -276,7 +276,7 @@ class HostLink:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
 
     def receive_bytes(self, length: int) -> bytes:
-        """So many bytes."""
+        """Receive exactly so many bytes."""
         return bytes(self._exactly(length))
 
     def sending_s(self) -> float | None:

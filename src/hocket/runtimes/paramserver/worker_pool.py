@@ -29,7 +29,7 @@ class _Order:
             return self.begun - 1
 
     def wait_for(self, item: int) -> bool:
-        """Until the results of all earlier items were taken; False if there will be none."""
+        """Wait until the results of all earlier items were taken; False if a worker failed."""
         with self.changed:
             while self.taken < item and not self.broken:
                 self.changed.wait()
@@ -59,7 +59,7 @@ def _serve(
 
 
 class WorkerPool:
-    """So many threads. Kernels must release the GIL to run at the same time, as NumPy and numba (`nogil`) do."""
+    """Threads that work on blocks, at the same time if kernels release the GIL, as NumPy and numba (`nogil`) do."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers

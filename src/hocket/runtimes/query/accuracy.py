@@ -29,7 +29,7 @@ class ColumnAccuracy:
         self._worst = worst
 
     def of(self, errors: Mapping[int, float]) -> float | None:
-        """By the largest relative error of each column, by its number; None if none of them has a weight."""
+        """The accuracy, given each column's largest relative error by its number; None if none of them has a weight."""
         if self._worst:
             return 1.0 - max(errors.values())
         weight = sum(self._weights[n] for n in errors)
@@ -42,16 +42,16 @@ class IntervalAccuracy:
     The statement is simultaneous (Bonferroni): over all cells, and over all answers at which it may be made.
     """
 
-    def __init__(self, columns: ColumnAccuracy, bounded: Collection[int], confidence: float, looks: int) -> None:
-        """`bounded` are the columns that have intervals, by number; there are so many answers but the exact one."""
-        self._columns, self._bounded, self._confidence, self._looks = columns, bounded, confidence, looks
+    def __init__(self, columns: ColumnAccuracy, bounded: Collection[int], confidence: float, answer_count: int) -> None:
+        """`bounded` are the columns that have intervals, by number; `answer_count` leaves out the exact one."""
+        self._columns, self._bounded, self._confidence, self._answer_count = columns, bounded, confidence, answer_count
 
     def of(self, rows: Rows, half_widths: HalfWidths) -> float | None:
         """What is promised of the columns; None if there are none, or a cell has no interval yet."""
         cells = len(rows) * len(self._bounded)
         if not cells or any(widths[n] is None for widths in half_widths for n in self._bounded):
             return None
-        wider = self._quantile(cells * self._looks) / self._quantile(1)
+        wider = self._quantile(cells * self._answer_count) / self._quantile(1)
         errors: dict[int, float] = {}
         for row, widths in zip(rows, half_widths, strict=True):
             for n, (value, width) in enumerate(zip(row, widths, strict=True)):
@@ -76,7 +76,7 @@ class EnvelopeAccuracy:
         self._seen: list[dict[tuple[Any, ...], tuple[Any, ...]]] = []
 
     def of(self, rows: Rows, half_widths: HalfWidths) -> float | None:  # noqa: ARG002 - it does not look at intervals
-        """With the answers before; None until there are enough of them."""
+        """The accuracy of the window that ends with this answer; None until it has enough answers."""
         groups = {tuple(v for n, v in enumerate(row) if n not in self._estimated): row for row in rows}
         self._seen = [*self._seen, groups][-self._window :]
         if len(self._seen) < self._window or not groups or not self._estimated:

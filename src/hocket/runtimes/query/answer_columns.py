@@ -30,7 +30,7 @@ def with_bounds(answer: Answer) -> list[tuple[str, list[Any]]]:
 
 
 def to_arrow(answer: Answer) -> pyarrow.Table:
-    """As a table of Arrow. Raises QueryError if pyarrow is not installed."""
+    """The answer as a table of Arrow. Raises QueryError if pyarrow is not installed."""
     try:
         import pyarrow
     except ImportError as error:
@@ -40,7 +40,7 @@ def to_arrow(answer: Answer) -> pyarrow.Table:
 
 
 def to_pandas(answer: Answer) -> pandas.DataFrame:
-    """As a DataFrame. Raises QueryError if pandas is not installed."""
+    """The answer as a DataFrame. Raises QueryError if pandas is not installed."""
     try:
         import pandas
     except ImportError as error:

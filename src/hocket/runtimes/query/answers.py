@@ -30,7 +30,7 @@ class AnswerTable(NamedTuple):
 
 
 class SampledAnswers:
-    """Of groups that are estimated from part of their rows."""
+    """The answers of a query whose groups are estimated from part of their rows."""
 
     def __init__(self, engine: QueryEngine, sql: SampledSql) -> None:
         self._engine, self._db, self._sql = engine, engine.connection, sql
@@ -48,13 +48,13 @@ class SampledAnswers:
         return tuple(n for n, o in enumerate(self._sql.outputs) if o.is_estimate and not o.has_interval)
 
     @property
-    def pays(self) -> bool:
-        """Whether it pays to go on in batches: not if parts keep all values for what has no interval in the end."""
+    def continues_in_batches(self) -> bool:
+        """Whether more batches follow the first: not if parts keep all values for what has no interval in the end."""
         return bool(self.bounded) or not any(aggregate.keeps_values for aggregate in self._sql.aggregates)
 
     def add(self, lo: int, hi: int) -> None:
         """Compute the batch of these units, and merge it."""
-        self._engine.keep_batch(STATE, self._sql.batch.of(lo, hi), is_first=lo == 0)
+        self._engine.add_batch(STATE, self._sql.batch.of(lo, hi), is_first=lo == 0)
 
     def reads(self, table: str) -> bool:
         """Whether answers need a table that was computed once; batches may need it in any case."""
@@ -127,17 +127,17 @@ class SampledAnswers:
 
 
 class CollectedAnswers:
-    """Of rows that are final once they are there."""
+    """The answers of a query whose rows are final once they are computed."""
 
     bounded: tuple[int, ...] = ()
-    pays = True
+    continues_in_batches = True
 
     def __init__(self, engine: QueryEngine, sql: CollectedSql) -> None:
         self._engine, self._db, self._sql = engine, engine.connection, sql
 
     def add(self, lo: int, hi: int) -> None:
         """Compute the batch of these units, and keep its rows."""
-        self._engine.keep_batch(STATE, self._sql.batch.of(lo, hi), is_first=lo == 0)
+        self._engine.add_batch(STATE, self._sql.batch.of(lo, hi), is_first=lo == 0)
 
     def reads(self, table: str) -> bool:
         """Whether answers need a table that was computed once; batches may need it in any case."""

@@ -1,4 +1,4 @@
-"""Rewrites a query: what a batch computes, and what is asked of the merged parts for an answer."""
+"""Rewrites a query: the SQL of a batch, and the SQL that makes an answer from the merged parts."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Rewriting:
         self.once |= {used.name: used.sql for used in self._used.values()}
 
     def sampled(self, reps: int) -> SampledSql:
-        """For groups whose rows are in many buckets; `reps` replicates of each group are kept. Raises NotSplit."""
+        """The SQL for groups whose rows are in many buckets, with `reps` replicates of each group. Raises NotSplit."""
         top = self._top
         groups, select = top.group_by, top.select
         if select.args.get("distinct") is not None:
@@ -194,8 +194,8 @@ class Rewriting:
         """The hash class of a row of a block."""
         split = [alias for alias, use in block.tables.items() if use in self._columns]
         split += [a for a, inner in block.derived.items() if any(use in self._columns for use in inner.uses())]
-        tested = block.tested  # They cannot be named.
-        units = [exp.column(UNIT, exp.to_identifier(alias, quoted=True)) for alias in split if alias not in tested]
+        named = [alias for alias in split if alias not in block.semi_joined]
+        units = [exp.column(UNIT, exp.to_identifier(alias, quoted=True)) for alias in named]
         # In an outer join one of them may be NULL.
         return units[0] if len(units) == 1 else exp.Coalesce(this=units[0], expressions=units[1:])
 
@@ -240,7 +240,7 @@ class Rewriting:
         return exp.Subquery(this=_parsed(f"SELECT {shown} FROM {rows.relation} WHERE {within}"), alias=alias)
 
     def collected(self) -> CollectedSql:
-        """For rows, or groups, that are in one bucket each. Raises NotSplit."""
+        """The SQL for rows, or groups, that are in one bucket each. Raises NotSplit."""
         top, select = self._top, self._marked_copy()
         if self._split.mode is Mode.GROUPS and list(own_expressions(top.select, exp.Window)):
             raise NotSplit("a window goes over groups of several buckets")

@@ -122,13 +122,13 @@ class Block:
         return found
 
     @property
-    def tested(self) -> set[str]:
-        """Tables and blocks in FROM of which it is only asked whether a row has a partner there."""
+    def semi_joined(self) -> set[str]:
+        """Tables and blocks in FROM that are joined by SEMI or ANTI JOIN, so that their columns cannot be named."""
         joins = self.select.args.get("joins") or ()
         return {join.this.alias_or_name for join in joins if (join.kind or "").upper() in ("SEMI", "ANTI")}
 
     def in_every_row(self, expression: exp.Expr | None) -> UsedColumn | None:
-        """As `resolved`, if it is not NULL for want of a partner: such rows may come from any bucket."""
+        """As `resolved`, unless an outer join may make it NULL: rows without a match may come from any bucket."""
         found = self.resolved(expression)
         column = expression.unalias() if expression is not None else None
         return None if isinstance(column, exp.Column) and column.table in self.nullable else found
@@ -158,7 +158,7 @@ class Block:
                 yield first, second
 
     def conditions(self) -> Iterator[exp.Expr]:
-        """Of WHERE and ON, each by itself."""
+        """The conditions of WHERE and ON, one at a time."""
         where = self.select.args.get("where")
         conditions = [where.this] if where is not None else []
         # In an outer join they hold for rows with a partner; the others have NULL there, in whatever bucket they are.

@@ -27,9 +27,9 @@ def open_data(
     *,
     may_write: bool = False,
 ) -> DuckdbData:
-    """The tables there, read-only; the connection reads nothing else but the folder `state`, unless it `may_write`.
+    """Open the tables there, read-only; the connection reads nothing else but the folder `state`.
 
-    Raises QueryError.
+    With `may_write` it may do both elsewhere, too. Raises QueryError.
     """
     connection = connected(threads, memory)
     try:

@@ -102,7 +102,7 @@ class DuckdbData:
         return "BIGINT" if kind in _INTEGERS else kind
 
     def columns(self, table: str) -> dict[str, str]:
-        """Those of a table, with their types."""
+        """The columns of a table, with their types."""
         return next(columns for name, columns in self.schema.items() if name.lower() == table.lower())
 
     def stored_keys(self, table: str) -> tuple[str, ...]:
@@ -168,11 +168,11 @@ class DuckdbData:
     def check_statement(self, statement: exp.Expr) -> None:
         """Nothing is computed otherwise."""
 
-    def keep_once(self, name: str, sql: str, *, for_answers: bool) -> None:  # noqa: ARG002 - they read the same table
+    def compute_once(self, name: str, sql: str, *, for_answers: bool) -> None:  # noqa: ARG002 - they read the same table
         """Compute a table that batches and answers read."""
         self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
 
-    def keep_batch(self, name: str, sql: str, *, is_first: bool) -> None:
+    def add_batch(self, name: str, sql: str, *, is_first: bool) -> None:
         """Add the rows of a SELECT to a table, which the first one creates."""
         self.connection.execute(
             f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}" if is_first else f"INSERT INTO {name} {sql}"
@@ -187,7 +187,7 @@ class DuckdbData:
         self.connection.interrupt()
 
     def close(self) -> None:
-        """Let go of the data."""
+        """Close the data."""
         with suppress(duckdb.Error):
             self.connection.close()
 

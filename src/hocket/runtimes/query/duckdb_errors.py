@@ -13,7 +13,7 @@ _LONGEST = 500
 
 
 @contextmanager
-def ctrl_c_as_such() -> Iterator[None]:
+def ctrl_c_as_interrupt() -> Iterator[None]:
     """Ctrl-C while DuckDB is at work, of which it makes a RuntimeError, is a KeyboardInterrupt again."""
     try:
         yield

@@ -47,10 +47,10 @@ class QueryEngine(Statistics, Protocol):
     def check_statement(self, statement: exp.Expr) -> None:
         """Refuse what this engine may compute otherwise than DuckDB. Raises QueryError."""
 
-    def keep_once(self, name: str, sql: str, *, for_answers: bool) -> None:
-        """Compute a table that batches read, and answers too if it is said so: these are asked of the connection."""
+    def compute_once(self, name: str, sql: str, *, for_answers: bool) -> None:
+        """Compute a table that all batches read; if it is `for_answers`, the connection has it for these."""
 
-    def keep_batch(self, name: str, sql: str, *, is_first: bool) -> None:
+    def add_batch(self, name: str, sql: str, *, is_first: bool) -> None:
         """Add the rows of a SELECT to a table of the connection, which the first one creates."""
 
     def rows_of(self, sql: str) -> list[tuple[Any, ...]]:
@@ -60,4 +60,4 @@ class QueryEngine(Statistics, Protocol):
         """End what is under way, from another thread."""
 
     def close(self) -> None:
-        """Let go of the data."""
+        """Close the data."""

@@ -21,7 +21,7 @@ def open_engine(
     memory: str = "",
     state: Path | None = None,
 ) -> QueryEngine:
-    """The tables there, for an engine to read. Raises QueryError."""
+    """Open the tables there, for an engine to read. Raises QueryError."""
     if engine == "spark":
         if not master:
             raise QueryError("engine 'spark' needs a master: spark://HOST:PORT, local[N], yarn or k8s://…")

@@ -51,8 +51,8 @@ class LayoutStep(NamedTuple):
     total: float
 
 
-class Laid(NamedTuple):
-    """What was written for one key."""
+class WrittenCopy(NamedTuple):
+    """A copy of a table that was written, for one key."""
 
     table: str
     key: str
@@ -122,7 +122,7 @@ def _table(data: DuckdbData, name: str) -> str:
     return next(table for table in data.schema if table.lower() == name.lower())
 
 
-def prepare(data: DuckdbData, source: str, out: Path, keys: Iterable[LayoutKey]) -> Iterator[LayoutStep | Laid]:
+def prepare(data: DuckdbData, source: str, out: Path, keys: Iterable[LayoutKey]) -> Iterator[LayoutStep | WrittenCopy]:
     """Write the tables of `data` to the file `out`, which appears when all is written. Raises QueryError.
 
     `data` must have been opened with `may_write`. Tables of which no key is given are laid out by rows.
@@ -148,7 +148,7 @@ def prepare(data: DuckdbData, source: str, out: Path, keys: Iterable[LayoutKey])
                     yield LayoutStep(table, key, rows, done, total)
                 db.execute("CHECKPOINT prepared")
                 size, before = _size_bytes(part), size
-                yield Laid(table, key, int(data.rows(table)), size - before)
+                yield WrittenCopy(table, key, int(data.rows(table)), size - before)
             _count_values(data)
             db.execute("DETACH prepared")
             data.check_files()

@@ -21,7 +21,7 @@ LAYOUT_SCHEMA = "hocket_layout"  # of the prepared file; queries cannot name its
 
 
 class Stamp(NamedTuple):
-    """By which a file that was changed is told from what it was."""
+    """What shows whether a file was changed: its size and time."""
 
     size_bytes: int
     changed_ns: int
@@ -88,7 +88,7 @@ def has_manifest(db: duckdb.DuckDBPyConnection) -> bool:
 
 
 def read_layout(db: duckdb.DuckDBPyConnection, path: Path) -> PreparedLayout | None:
-    """That of the database in use; None if it was not prepared. Raises QueryError for a format that is not known."""
+    """The layout of the database in use; None if it was not prepared. Raises QueryError for an unknown format."""
     if not has_manifest(db):
         return None
     found = db.execute(f"SELECT format, ends, source FROM {LAYOUT_SCHEMA}.manifest").fetchone()

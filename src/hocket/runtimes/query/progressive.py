@@ -21,7 +21,7 @@ from hocket.runtimes.query.answer_columns import to_arrow, to_pandas
 from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledAnswers
 from hocket.runtimes.query.batch_sql import Rewriting, SampledSql
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
-from hocket.runtimes.query.duckdb_errors import ctrl_c_as_such, explained
+from hocket.runtimes.query.duckdb_errors import ctrl_c_as_interrupt, explained
 from hocket.runtimes.query.engine import QueryEngine
 from hocket.runtimes.query.engines import open_engine
 from hocket.runtimes.query.prepared_layout import ENDS, UNITS
@@ -120,7 +120,7 @@ class Query:
         self._interrupted_every_s = interrupted_every_s
         self._saved = 0  # batches that are in the file
         self._spent_s = 0.0  # by this query before this process
-        self._stood_s = 0.0  # that the process was suspended
+        self._suspended_s = 0.0  # for how long the process was suspended
         self._began_s = self._now_s()
         self._write_mib_s, self._read_mib_s, self._file_mib, self._file_rows = _WRITE_MIB_S, _READ_MIB_S, 0.0, 0
         statement, unresolved = _read(sql, self.data)
@@ -132,7 +132,7 @@ class Query:
         self._plain = statement.sql(DIALECT) if statement is not None else sql
         self._answers: Answers | None = None
         self._once: dict[str, str] = {}
-        self._pays = True  # to go on in batches after the first one
+        self._uses_batches = True  # False: the first answer is from one batch, the next from all data at once
         self.mode: Mode | None = None
         self.rows = 0.0  # of the tables that are split
         try:
@@ -154,8 +154,9 @@ class Query:
                 self._answers = CollectedAnswers(self.data, rewriting.collected())
             self.mode, self.how = split.mode, f"{split}; {self.data.how_read(split)}"
             self.rows = sum(self.data.rows(table) for table in {use.table for use in split.columns})
-            self._pays = self._answers.pays or accuracy_rule == "envelope"  # which is of several answers
-            if not self._pays:
+            # The envelope is a rule about several answers.
+            self._uses_batches = self._answers.continues_in_batches or accuracy_rule == "envelope"
+            if not self._uses_batches:
                 self.how = f"{self.how}; after one answer all at once: COUNT(DISTINCT …) is merged from all its values"
         except NotSplit as reason:
             self.how = f"all at once: {reason}"
@@ -171,7 +172,7 @@ class Query:
     def __iter__(self) -> Iterator[Answer]:
         self._began_s, self._spent_s, self.ledger, self._saved = self._now_s(), 0.0, (), 0
         try:
-            with ctrl_c_as_such():
+            with ctrl_c_as_interrupt():
                 yield from self._progress_or_all_at_once()
         except duckdb.Error as error:
             raise explained("the query failed", error) from error
@@ -283,7 +284,7 @@ class Query:
             return
         self._load()
         for name, sql in self._once.items():
-            self.data.keep_once(name, sql, for_answers=answers.reads(name))
+            self.data.compute_once(name, sql, for_answers=answers.reads(name))
         self._rule = self._accuracy()
         done = self.ledger[-1].hi + 1 if self.ledger else 0
         if done:  # What was known is said at once.
@@ -293,7 +294,7 @@ class Query:
                 return
         for end in (e for e in ENDS if e > done):
             began_s = self._now_s()
-            if done and not self._pays:
+            if done and not self._uses_batches:
                 found = self._all_at_once()
                 # Nothing of it is in the state, which is not needed any more.
                 self.ledger += (CountedBatch(done, UNITS - 1, 0, self._now_s() - began_s),)
@@ -372,18 +373,18 @@ class Query:
         return self._spent_s + self._now_s() - self._began_s
 
     def _now_s(self) -> float:
-        return monotonic() - self._stood_s
+        return monotonic() - self._suspended_s
 
-    def was_suspended(self, stood_s: float) -> None:
-        """The process stood still, which is no time of the query.
+    def was_suspended(self, suspended_s: float) -> None:
+        """The process was suspended; that time does not count as the query's.
 
         Args:
-            stood_s: for so many seconds.
+            suspended_s: for how long.
         """
-        self._stood_s += stood_s
+        self._suspended_s += suspended_s
 
     def close(self) -> None:
-        """Let go of the data, unless they were handed in, and of the state's folder."""
+        """Close the data, unless they were given as an object, and the state's folder."""
         if self._owns_data:
             self.data.close()
         if self._folder is not None:

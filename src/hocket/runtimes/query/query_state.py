@@ -61,7 +61,7 @@ class QueryStateFolder:
         self._file, self._part = self.path / FILE, self.path / f"{FILE}.part"
 
     def close(self) -> None:
-        """Let others have it."""
+        """Close the folder, so that another query may use it."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -123,7 +123,7 @@ class QueryStateFolder:
         return size
 
     def remove(self) -> None:
-        """It is not needed any more."""
+        """Remove the state, which is not needed any more."""
         with suppress(OSError):
             self._file.unlink(missing_ok=True)
             self._remove_part()

@@ -157,8 +157,8 @@ class SparkData:
         """Refuse what Spark may compute otherwise than DuckDB. Raises QueryError."""
         refuse_what_differs(statement)
 
-    def keep_once(self, name: str, sql: str, *, for_answers: bool) -> None:
-        """Compute a table that batches read, and answers too if it is said so."""
+    def compute_once(self, name: str, sql: str, *, for_answers: bool) -> None:
+        """Compute a table that all batches read; if it is `for_answers`, the connection has it for these."""
         self._create(name, sql)
         with self._spark.errors("the query cannot be run"):
             self._forget(name)
@@ -168,7 +168,7 @@ class SparkData:
         if for_answers:
             self._insert(name, f"SELECT * FROM {name}")
 
-    def keep_batch(self, name: str, sql: str, *, is_first: bool) -> None:
+    def add_batch(self, name: str, sql: str, *, is_first: bool) -> None:
         """Add the rows of a SELECT to a table of the connection, which the first one creates."""
         if is_first:
             self._create(name, sql)
@@ -199,7 +199,7 @@ class SparkData:
         return spark_sql(sql, self._spark_name)
 
     def _spark_name(self, schema: str, table: str) -> str:
-        """Any name that a file may have is one in DuckDB, but not in Spark."""
+        """The name of a table in Spark, which allows fewer names than DuckDB."""
         key = schema.lower(), table.lower()
         return self._names.setdefault(key, f"hocket_{self._number}_{len(self._names)}")
 
@@ -213,7 +213,7 @@ class SparkData:
         self.connection.interrupt()
 
     def close(self) -> None:
-        """Let go of the data, and stop the session."""
+        """Close the data, and stop the session."""
         with suppress(duckdb.Error):
             self.connection.close()
         if self._owns_spark:
@@ -281,7 +281,7 @@ def _found(source: str | Path, tables: dict[str, SparkTable]) -> dict[str, Spark
 
 
 def _write_tpch(scale: str, folder: Path) -> None:
-    """As Parquet, in a folder that workers on this machine see."""
+    """Write TPC-H as Parquet, into a folder that workers on this machine see."""
     with closing(connected()) as db:
         generate_tpch(db, scale)
         for (table,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall():

@@ -56,7 +56,7 @@ def is_remote(source: str) -> bool:
 
 
 def local_tables(source: str) -> dict[str, SparkTable]:
-    """Those of a folder or file of this machine, whose workers must see the same. Raises QueryError."""
+    """The tables of a folder or file of this machine; Spark's workers must see the same files. Raises QueryError."""
     path = Path(source.removeprefix("file://")).expanduser().absolute()
     if not path.exists():
         raise QueryError(f"data '{source}': there is no such file or folder")
@@ -106,7 +106,7 @@ def _csv(db: duckdb.DuckDBPyConnection, files: list[Path], folder: str) -> Spark
 
 
 def remote_tables(spark: SparkConnection, source: str) -> dict[str, SparkTable]:
-    """Those at a URL that Hadoop's file systems know. Raises QueryError."""
+    """The tables at a URL that Hadoop's file systems know. Raises QueryError."""
     with spark.errors(f"data '{source}' cannot be read"):
         files, status = _file_system(spark, source)
         root = str(status.getPath().toString())
@@ -133,7 +133,7 @@ def tables_by_path(root: str, files: Iterable[str]) -> dict[str, list[str]]:
 
 
 def stamp_of(spark: SparkConnection, file: str) -> Stamp | None:
-    """By which a change of a file is noticed; None if it is not there."""
+    """What shows whether a file was changed; None if it is not there."""
     if not is_remote(file):
         return file_stamp(Path(file.removeprefix("file://")))
     with spark.errors(f"file '{file}' cannot be read"):

@@ -1,4 +1,4 @@
-"""A session of Spark: it starts without a word, says in one line why it cannot, and leaves no process behind."""
+"""A session of Spark: it starts without output, says in one line why it cannot start, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class SparkConnection:
             raise QueryError(f"Spark cannot be started with master '{master}': {self._reason(error)}") from error
 
     def _reason(self, error: Exception) -> str:
-        """Of a driver that did not start, what its log says last is more than what Python knows."""
+        """Why a driver did not start: the end of its log says more than Python's exception."""
         with suppress(OSError, ValueError):
             size = os.fstat(self._log.fileno()).st_size
             last = os.pread(self._log.fileno(), _READ_BYTES, max(0, size - _READ_BYTES)).decode(errors="replace")
@@ -129,7 +129,7 @@ class SparkConnection:
             return to_arrow_schema(rows.schema)
 
     def row(self, sql: str) -> tuple[Any, ...]:
-        """Its only row. Raises QueryError."""
+        """The only row of a SELECT. Raises QueryError."""
         with self.errors("the data cannot be read"):
             return tuple(self.session.sql(sql).collect()[0])
 

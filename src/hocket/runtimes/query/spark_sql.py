@@ -115,7 +115,7 @@ def _rewritten(node: exp.Expr) -> exp.Expr:
 
 
 def _quotient(node: exp.Div) -> exp.Expr:
-    """Of floating-point numbers, whatever is divided; what is divided by zero is infinite, or not a number."""
+    """A quotient of floating-point numbers, whatever is divided; by zero it is infinite, or not a number."""
     above, below = f"CAST({_text(node.left)} AS DOUBLE)", f"CAST({_text(node.right)} AS DOUBLE)"
     if isinstance(node.right, exp.Literal) and float(node.right.name):
         return _parsed(f"{above} / {below}")
@@ -123,7 +123,7 @@ def _quotient(node: exp.Div) -> exp.Expr:
 
 
 def _mean(node: exp.Avg, condition: str) -> exp.Expr:
-    """From an exact sum: Spark's mean of decimals has four digits more than they have."""
+    """A mean, from an exact sum: Spark's mean of decimals has four digits more than they have."""
     if is_window_function(node):  # OVER stands behind it.
         return exp.maybe_parse(f"avg(CAST({_text(node.this)} AS DOUBLE)){condition}", dialect=_SPARK)
     value = _text(node.this)
@@ -172,7 +172,7 @@ def _not_zero(value: exp.Expr) -> str:
 
 
 def _text(node: exp.Expr) -> str:
-    """As Spark's SQL, in which what is inside is already."""
+    """The node as Spark's SQL; the nodes in it are translated already."""
     return node.sql(_SPARK, identify=True)
 
 

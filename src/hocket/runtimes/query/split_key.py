@@ -169,7 +169,7 @@ def _candidates(top: Block, uses: list[TableUse], statistics: Statistics) -> Ite
         yield (UsedColumn(use, ROWS),)
 
 
-# -- is it right ------------------------------------------------------------------------------------------------
+# -- checks of a split --------------------------------------------------------------------------------------------
 
 
 def _checked(top: Block, key: tuple[UsedColumn, ...], uses: list[TableUse]) -> Split:
@@ -193,7 +193,7 @@ class _Part(NamedTuple):
 
 
 def _split_part(block: Block, columns: dict[TableUse, UsedColumn]) -> _Part:
-    """Whether the rows of a block are split, by which column. Raises NotSplit if they would be torn."""
+    """Whether the rows of a block are split, by which column. Raises NotSplit if they cannot be."""
     parts: dict[str, _Part] = {alias: _Part(use in columns, columns.get(use)) for alias, use in block.tables.items()}
     for alias, inner in block.derived.items():
         parts[alias] = _split_part(inner, columns)
@@ -265,7 +265,7 @@ def _require_joined(keys: list[UsedColumn], block: Block) -> None:
 
 
 def _known_equalities(block: Block) -> Iterator[Equality]:
-    """Of this block, of blocks in its FROM, and of those around it that it may refer to."""
+    """Equal columns in this block, in blocks of its FROM, and in those around it that it may refer to."""
     yield from block.equalities()
     for inner in block.derived.values():
         yield from _derived_equalities(inner)

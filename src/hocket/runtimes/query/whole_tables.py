@@ -22,7 +22,7 @@ class UsedRows(NamedTuple):
 
 
 def used_rows(top: Block, split: Collection[TableUse], rows: Callable[[str], float]) -> dict[TableUse, UsedRows]:
-    """Of each use of a table that is not split and has conditions; `rows` says how many a table has."""
+    """The rows to read of each table that is not split and has conditions; `rows` says how many a table has."""
     found: dict[TableUse, UsedRows] = {}
     names: dict[str, str] = {}  # by SQL: two blocks may use the same rows
     for block in top.all_blocks():
@@ -32,7 +32,7 @@ def used_rows(top: Block, split: Collection[TableUse], rows: Callable[[str], flo
 
 
 def _joins_are_inner(block: Block) -> bool:
-    """Of other joins, a row that finds no partner counts too."""
+    """Whether all joins are inner: in others, a row without a match counts too."""
     joins = block.select.args.get("joins") or ()
     return not any(j.side or j.method or (j.kind or "").upper() not in ("", "INNER", "CROSS") for j in joins)
 
@@ -64,7 +64,7 @@ def _of_block(
 
 
 def _own_conditions(block: Block, use: TableUse) -> Iterator[exp.Expr]:
-    """Those that look at one table only, row by row."""
+    """The conditions of a block that are about one table only, row by row."""
     for condition in block.conditions():
         columns = list(condition.find_all(exp.Column))
         if columns and all(c.table == use.alias for c in columns) and condition.find(exp.Query) is None:

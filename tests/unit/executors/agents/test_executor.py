@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from hocket.agent.protocol import ForgetJob, Hello, PrepareRun, Report, RunKey, StartRun, StopRun
 from hocket.executors.agents.executor import agents
 from hocket.model.criterion import parse
-from hocket.model.event import JobAsked, JobSubmitted, Wish
+from hocket.model.event import JobAsked, JobRequest, JobSubmitted
 from hocket.model.job import Job, Launch
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
@@ -48,8 +48,8 @@ class World:
 
         self.engine.executor.post(make).result(PATIENCE_S)
 
-    def ask(self, job, wish):
-        self.engine.executor.post(lambda _state, now_s: [JobAsked(now_s, job, wish)]).result(PATIENCE_S)
+    def ask(self, job, request):
+        self.engine.executor.post(lambda _state, now_s: [JobAsked(now_s, job, request)]).result(PATIENCE_S)
 
     def orders(self, count=1):
         """The next orders, as many as are expected; fails when they do not come, or more do."""
@@ -161,11 +161,11 @@ def test_pause_and_resume(world):
     world.submit(job())
     (order,) = world.orders()
     world.say(order.run, STARTED)
-    world.ask("a", Wish.PAUSE)
+    world.ask("a", JobRequest.PAUSE)
     assert world.orders() == [StopRun(order.run, 7.0)]
     world.say(order.run, LEFT)
     assert world.state("a") == "paused"
-    world.ask("a", Wish.RESUME)
+    world.ask("a", JobRequest.RESUME)
     (again,) = world.orders()
     assert again.run == RunKey("a", order.run.number + 1)
 
@@ -173,7 +173,7 @@ def test_pause_and_resume(world):
 def test_stopped_while_it_starts(world):
     world.submit(job())
     (order,) = world.orders()
-    world.ask("a", Wish.STOP)
+    world.ask("a", JobRequest.STOP)
     assert world.orders() == [StopRun(order.run, 7.0)]
     world.say(order.run, STARTED, ("exited", {"code": None, "signal": "SIGTERM", "asked": True}))
     assert world.verdict("a") == "stopped"
@@ -182,7 +182,7 @@ def test_stopped_while_it_starts(world):
 def test_a_waiting_job_is_stopped_without_an_agent(world):
     world.submit(job("a", sizes=(2,)), job("b"))
     world.orders()
-    world.ask("b", Wish.STOP)
+    world.ask("b", JobRequest.STOP)
     assert world.orders(0) == []  # No agent has anything of it.
     assert world.verdict("b") == "stopped"
 
@@ -205,10 +205,10 @@ def test_an_exit_of_an_earlier_run_means_nothing(world):
     world.submit(job())
     (first,) = world.orders()
     world.say(first.run, STARTED)
-    world.ask("a", Wish.PAUSE)
+    world.ask("a", JobRequest.PAUSE)
     world.orders()
     world.say(first.run, LEFT)
-    world.ask("a", Wish.RESUME)
+    world.ask("a", JobRequest.RESUME)
     (second,) = world.orders()
     world.say(second.run, STARTED)
     world.restart()
@@ -261,7 +261,7 @@ def test_a_controller_comes_back_in_the_middle_of_a_pause(world):
     world.submit(job())
     (order,) = world.orders()
     world.say(order.run, STARTED)
-    world.ask("a", Wish.PAUSE)
+    world.ask("a", JobRequest.PAUSE)
     world.restart()
     world.hello(order.run)
     assert world.orders() == [StopRun(order.run, 7.0)]
@@ -315,7 +315,7 @@ def prepared_while_another_leaves(world):
     world.submit(job("old", sizes=(2,)))
     (order,) = world.orders()
     world.say(order.run, STARTED)
-    world.ask("old", Wish.PAUSE)
+    world.ask("old", JobRequest.PAUSE)
     (stop,) = world.orders()
     world.submit(job("new", sizes=(2,), warm=True))
     (prepare,) = world.orders()
@@ -339,12 +339,12 @@ def test_what_was_prepared_on_another_node_is_stopped_when_the_run_has_started(w
     ready = ("prepared", {"warm": True})
     if not is_late:
         world.say(prepare.run, ready)
-    world.ask("new", Wish.PAUSE)  # What stands prepared stays.
+    world.ask("new", JobRequest.PAUSE)  # What stands prepared stays.
     world.submit(job("between", sizes=(2,)))
     other = replace(NODE, id="there")
     world.engine.sessions.open(other.id, "127.0.0.1")
     world.engine.executor.post(world.engine.executor.hello(Hello(other, "127.0.0.1"))).result(PATIENCE_S)
-    world.ask("new", Wish.RESUME)
+    world.ask("new", JobRequest.RESUME)
     assert [t.coming.slices[0].node for t in world.engine.snapshot.jobs["new"].tenancies] == ["there"]
     started = [Report(prepare.run, n, time.time(), *said) for n, said in enumerate([ready, STARTED], 1)]
     world.engine.executor.report(started, other.id).result(PATIENCE_S)

@@ -12,7 +12,7 @@ from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.reconcile import Reconciliation
 from hocket.executors.agents.run_numbers import present
 from hocket.executors.agents.sessions import Sessions
-from hocket.model.event import JobAsked, JobPrepared, JobSubmitted, Wish
+from hocket.model.event import JobAsked, JobPrepared, JobRequest, JobSubmitted
 from hocket.model.job import Job, Launch
 from hocket.model.partition import Holding
 from hocket.model.resources import Node, Slice
@@ -75,8 +75,8 @@ class TwoNodes:
         (run,) = runs
         return run
 
-    def ask(self, wish):
-        self.engine.executor.post(lambda _state, now_s: [JobAsked(now_s, "a", wish)]).result(PATIENCE_S)
+    def ask(self, request):
+        self.engine.executor.post(lambda _state, now_s: [JobAsked(now_s, "a", request)]).result(PATIENCE_S)
 
     def say(self, node, run, *events):
         reports = []
@@ -150,7 +150,7 @@ def test_it_starts_again_on_both_nodes(world):
 
 def test_it_is_paused_when_both_parts_have_left(world):
     run = world.start()
-    world.ask(Wish.PAUSE)
+    world.ask(JobRequest.PAUSE)
     assert world.orders("left") == world.orders("right") == [StopRun(run, 7.0)]
     world.say("left", run, LEFT)
     assert world.view.tenancies
@@ -160,7 +160,7 @@ def test_it_is_paused_when_both_parts_have_left(world):
 
 def test_it_is_stopped_when_both_parts_have_left(world):
     run = world.start()
-    world.ask(Wish.STOP)
+    world.ask(JobRequest.STOP)
     world.say("left", run, LEFT)
     assert world.view is not None
     world.say("right", run, ("lost", {}))
@@ -212,7 +212,7 @@ def test_when_a_node_is_lost_its_other_part_is_stopped(tmp_path):
 
 def test_a_controller_comes_back_to_a_pause_of_which_one_part_has_left(world):
     run = world.start()
-    world.ask(Wish.PAUSE)
+    world.ask(JobRequest.PAUSE)
     world.up(runs=[("left", run)])
     assert world.view.tenancies, "the left part is still there"
     assert StopRun(run, 7.0) in world.orders("left")

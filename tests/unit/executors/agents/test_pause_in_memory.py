@@ -184,7 +184,7 @@ def test_a_run_begins_anew_where_the_process_ended_when_it_was_to_go_on() -> Non
     sessions = Sessions(lease_s=30.0)
     session = sessions.open("n0", "127.0.0.1", "s")
     executor = AgentExecutor(state_of(GOING_ON), sessions, lambda: 0.0)
-    executor._orders.broken.heard("n0", (), ())  # Its agent has said hello.
+    executor._orders.broken.agent_connected("n0", (), ())  # Its agent has said hello.
     executor.observe(state_of(replace(GOING_ON, suspended=None, tier=Tier.DISK)))
     executor.settle([StateStored(1.0, "q", Tier.DISK)])
     (numbered,) = sessions.orders(session, 0, 0.0)

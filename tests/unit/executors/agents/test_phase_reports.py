@@ -59,22 +59,22 @@ def test_other_jobs_are_not_offered_tokens(world):
 def test_a_job_on_several_nodes_is_observed_when_all_have_reported():
     view, reports = view_on("left", "right"), PhaseReports()
     run = RunKey("a", 1)
-    assert reports.heard(view, report(run, iteration=4), "left", 10.0) == []
-    assert reports.heard(view, report(run, iteration=8, comp_s=3.0), "left", 11.0) == []
-    (seen,) = reports.heard(
+    assert reports.add_report(view, report(run, iteration=4), "left", 10.0) == []
+    assert reports.add_report(view, report(run, iteration=8, comp_s=3.0), "left", 11.0) == []
+    (seen,) = reports.add_report(
         view, report(run, iteration=5, comp_s=1.0, iterations=2, link=0.5, meeting_s=0.25), "right", 12.0
     )
     assert seen == PhasesObserved(
         12.0, "a", 2, comp_s=2.0, comm_s=0.5, iterations=2, slowest=3.5 / 2.5, link=0.75, meeting_s=0.25
     )
-    assert reports.heard(view, report(run, iteration=8), "left", 13.0) == []
+    assert reports.add_report(view, report(run, iteration=8), "left", 13.0) == []
 
 
 def test_reports_of_other_runs_and_of_other_words_are_ignored():
     view, reports = view_on("left"), PhaseReports()
-    assert reports.heard(view, report(RunKey("a", 2)), "left", 10.0) == []
-    assert reports.heard(view, report(RunKey("a", 1), comp_s=None), "left", 10.0) == []
-    assert len(reports.heard(view, report(RunKey("a", 1)), "left", 10.0)) == 1
+    assert reports.add_report(view, report(RunKey("a", 2)), "left", 10.0) == []
+    assert reports.add_report(view, report(RunKey("a", 1), comp_s=None), "left", 10.0) == []
+    assert len(reports.add_report(view, report(RunKey("a", 1)), "left", 10.0)) == 1
     again = replace(view, starts=2)
-    assert reports.heard(again, report(RunKey("a", 1), iteration=99), "left", 11.0) == []
-    assert len(reports.heard(again, report(RunKey("a", 2), iteration=1), "left", 12.0)) == 1
+    assert reports.add_report(again, report(RunKey("a", 1), iteration=99), "left", 11.0) == []
+    assert len(reports.add_report(again, report(RunKey("a", 2), iteration=1), "left", 12.0)) == 1

@@ -6,7 +6,7 @@ from tests.unit.executors.agents.test_executor import LEFT, NODE, STARTED, World
 from hocket.agent.protocol import ForgetJob, PrepareRun, RunKey, StartRun, StopRun
 from hocket.executors.agents.executor import agents
 from hocket.executors.agents.standby_runs import ResizeBy
-from hocket.model.event import Wish
+from hocket.model.event import JobRequest
 from hocket.policies import find
 from hocket.service.engine import Engine
 
@@ -107,13 +107,13 @@ def test_what_stands_by_a_paused_job_serves_when_it_comes_back(world):
     world.begin()
     (spare,) = world.orders()
     world.say(spare.run, READY)
-    world.ask("a", Wish.PAUSE)
+    world.ask("a", JobRequest.PAUSE)
     world.orders()
     world.say(RunKey("a", 1), LEFT)
     world.submit(newcomer("b"), newcomer("c"))
     for run in world.orders(2):
         world.say(run.run, STARTED)
-    world.ask("a", Wish.RESUME)
+    world.ask("a", JobRequest.RESUME)
     (prepare,) = world.orders()
     assert (type(prepare), prepare.run) == (PrepareRun, spare.run)
     world.say(spare.run, READY, again=True)  # It has said so before, and is asked again.
@@ -157,7 +157,7 @@ def test_a_job_that_is_stopped_while_it_waits_for_its_next_run_holds_its_devices
     (spare,) = world.orders()
     world.submit(newcomer())
     world.orders()
-    world.ask("a", Wish.STOP)
+    world.ask("a", JobRequest.STOP)
     assert world.orders(2) == [StopRun(RunKey("a", 1), 7.0), StopRun(spare.run, 7.0)]
     world.say(spare.run, LEFT)
     assert world.state("a") is not None
@@ -220,10 +220,10 @@ def test_a_run_that_was_let_go_as_it_stood_by_is_told_to_start_again(world):
     world.begin()
     (spare,) = world.orders()
     world.say(spare.run, READY)
-    world.ask("a", Wish.PAUSE)
+    world.ask("a", JobRequest.PAUSE)
     world.orders()
     world.say(RunKey("a", 1), LEFT)
-    world.ask("a", Wish.RESUME)
+    world.ask("a", JobRequest.RESUME)
     (run,) = world.orders()
     assert run.run == spare.run
     world.say(spare.run, ("exited", {"code": None, "signal": None, "asked": True}))

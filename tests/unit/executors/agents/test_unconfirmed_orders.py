@@ -8,7 +8,7 @@ from tests.unit.executors.agents.test_resize import Resizing, newcomer
 
 from hocket.agent.protocol import Hello, RunKey, StartRun, StopRun
 from hocket.executors.agents.unconfirmed_orders import Overdue, UnconfirmedOrders, limit_s
-from hocket.model.event import Wish
+from hocket.model.event import JobRequest
 
 
 class Clock:
@@ -53,13 +53,13 @@ def test_a_start_that_is_not_confirmed_is_asked_again_and_then_made_anew(world, 
     assert "after 254 s: given up" in given_up
 
 
-@pytest.mark.parametrize(("wish", "state"), [(Wish.PAUSE, "paused"), (Wish.STOP, None)])
-def test_a_stop_that_is_not_confirmed_is_asked_again_and_then_believed(world, clock, wish, state):
+@pytest.mark.parametrize(("job_request", "state"), [(JobRequest.PAUSE, "paused"), (JobRequest.STOP, None)])
+def test_a_stop_that_is_not_confirmed_is_asked_again_and_then_believed(world, clock, job_request, state):
     world.submit(job())
     (start,) = world.orders()
     world.say(start.run, STARTED)
     clock.now_s = 1000.0
-    world.ask("a", wish)
+    world.ask("a", job_request)
     assert world.orders() == [StopRun(start.run, 7.0)]
     clock.now_s = 1127.0
     assert world.orders() == [StopRun(start.run, 7.0)]
@@ -92,7 +92,7 @@ def test_what_is_confirmed_in_time_is_not_asked_again(world):
     world.submit(job())
     (start,) = world.orders()
     world.say(start.run, STARTED)
-    world.ask("a", Wish.PAUSE)
+    world.ask("a", JobRequest.PAUSE)
     (stop,) = world.orders()
     world.say(stop.run, LEFT)
     assert (world.state("a"), warnings(world)) == ("paused", [])
@@ -138,13 +138,13 @@ def test_nor_to_one_that_waits(world):
     world.submit(job())
     (start,) = world.orders()
     world.say(start.run, STARTED)
-    world.ask("a", Wish.PAUSE)
+    world.ask("a", JobRequest.PAUSE)
     (stop,) = world.orders()
     world.say(stop.run, LEFT)
     assert world.state("a") == "paused"
     hello(world, {"a": 5})
     assert world.engine.snapshot.jobs["a"].failures == 0
-    world.ask("a", Wish.RESUME)
+    world.ask("a", JobRequest.RESUME)
     assert world.orders()[0].run == RunKey("a", 6)
 
 

@@ -15,8 +15,8 @@ from hocket.agent.node.gpus import Gpu
 from hocket.agent.node.state_folder import StateFolder
 from hocket.agent.process_tree import process
 from hocket.executors.ray import agent_keeper
-from hocket.executors.ray.agent_keeper import make_folder, take_over, why_stop, with_true_gpus
-from hocket.executors.ray.messages import AgentSettings, AgentSpec, Reserved, WatchSpec, said
+from hocket.executors.ray.agent_keeper import make_folder, take_over, why_stop, with_usable_gpus
+from hocket.executors.ray.messages import AgentSettings, AgentSpec, Reserved, WatchSpec, encoded
 from hocket.model.resources import Node
 
 SETTINGS = AgentSettings("http://127.0.0.1:9", namespace="hocket-test", options=("--log-level", "debug"))
@@ -55,7 +55,7 @@ def test_an_agent_is_started_with_what_ray_has_reserved() -> None:
 
 def test_other_settings_have_another_digest() -> None:
     assert SETTINGS.digest == replace(SETTINGS).digest != replace(SETTINGS, url="http://127.0.0.1:10").digest
-    assert said(WatchSpec(SETTINGS, "token")).count(b"\n") == 1
+    assert encoded(WatchSpec(SETTINGS, "token")).count(b"\n") == 1
 
 
 def test_checkpoints_are_shared_where_that_is_said_and_the_token_is_readable_by_its_owner_only(tmp_path: Path) -> None:
@@ -85,12 +85,12 @@ def test_a_node_that_has_fewer_gpus_than_ray_was_told_lends_those_that_it_has(mo
         monkeypatch.setattr(agent_keeper, "discover", lambda *_: Devices(Node("n1"), gpus))
 
     found(1)
-    spec, wrong = with_true_gpus(SPEC)
+    spec, wrong = with_usable_gpus(SPEC)
     assert spec.reserved.gpus == 1
     assert wrong == "Ray says that node 'n1' has 2 GPUs for us, and 1 can be used"
     for count in (0, 2, 4):  # none at all: they are virtual
         found(count)
-        assert with_true_gpus(SPEC) == (SPEC, "")
+        assert with_usable_gpus(SPEC) == (SPEC, "")
 
 
 def test_a_keeper_tells_an_earlier_one_to_leave(tmp_path: Path) -> None:

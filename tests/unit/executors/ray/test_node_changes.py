@@ -3,7 +3,7 @@
 from hocket.executors.ray.messages import NodeNeeds, Reserved
 from hocket.executors.ray.node_changes import (
     Changes,
-    Newcomer,
+    NewNode,
     NodeGroup,
     RayNode,
     actor_name,
@@ -34,7 +34,7 @@ def test_a_cluster_in_which_every_node_has_its_agent_needs_no_change() -> None:
 
 def test_a_node_that_joins_is_reserved_first_and_gets_an_agent_when_it_is() -> None:
     (reserve,) = changes([node("a", "x")], [], NOW).reserve
-    assert reserve == Newcomer(node("a", "x"), "x")
+    assert reserve == NewNode(node("a", "x"), "x")
     waiting = group("a", "x", digest="", is_ready=False)
     assert changes([node("a", "x")], [waiting], NOW) == Changes()
     made = group("a", "x", digest="")
@@ -59,12 +59,12 @@ def test_an_agent_with_other_settings_is_replaced_and_keeps_what_is_reserved() -
 def test_nodes_of_one_name_are_told_apart_and_one_that_returns_has_its_name_again() -> None:
     raylets = [node("bbbbbbbb2"), node("aaaaaaaa1")]
     first, second = changes(raylets, [], NOW).reserve
-    assert first == Newcomer(raylets[1], "box")
-    assert second == Newcomer(raylets[0], "box-bbbbbb", is_namesake=True)
+    assert first == NewNode(raylets[1], "box")
+    assert second == NewNode(raylets[0], "box-bbbbbb", is_namesake=True)
     (back,) = changes([node("new"), node("old", alive=False)], [group("old")], NOW).reserve
-    assert back == Newcomer(node("new"), "box")
+    assert back == NewNode(node("new"), "box")
     (beside,) = changes([node("newcomer"), node("old")], [group("old")], NOW).reserve
-    assert beside == Newcomer(node("newcomer"), "box-newcom", is_namesake=True)
+    assert beside == NewNode(node("newcomer"), "box-newcom", is_namesake=True)
 
 
 def test_a_name_has_only_what_tokens_may_have_in_theirs() -> None:

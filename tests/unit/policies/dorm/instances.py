@@ -80,10 +80,10 @@ def at_scale(applications: int, servers: int, seed: int) -> Problem:
     nodes = dorm_cluster(servers)
     amounts = tuple((n.cores, float(n.gpus), n.mem_mib) for n in nodes)
     totals = tuple(sum(column) for column in zip(*amounts, strict=True))
-    wishes = tuple(
+    applications_wanted = tuple(
         Application((t.demand.cores, float(t.demand.gpus), t.demand.mem_mib), t.sizes, float(t.weight)) for t in chosen
     )
-    return Problem(amounts, totals, wishes, 0.2, 0.1)
+    return Problem(amounts, totals, applications_wanted, 0.2, 0.1)
 
 
 def unlike(applications: int, servers: int, seed: int) -> Problem:
@@ -91,7 +91,7 @@ def unlike(applications: int, servers: int, seed: int) -> Problem:
     dice = Random(f"{seed}/unlike")
     amounts = tuple((8.0 + 8 * (j % 4), float(j % 5 // 3), 32.0 * (1 + j % 3)) for j in range(servers))
     totals = tuple(sum(column) for column in zip(*amounts, strict=True))
-    wishes = tuple(
+    applications_wanted = tuple(
         Application(
             (round(dice.uniform(0.5, 4.0), 2), float(dice.random() < 0.05), round(dice.uniform(0.5, 6.0), 2)),
             tuple(range(1, dice.choice((4, 8, 16)) + 1)),
@@ -99,4 +99,4 @@ def unlike(applications: int, servers: int, seed: int) -> Problem:
         )
         for _ in range(applications)
     )
-    return Problem(amounts, totals, wishes, 0.5, 0.1)
+    return Problem(amounts, totals, applications_wanted, 0.5, 0.1)

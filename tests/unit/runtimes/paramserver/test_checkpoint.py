@@ -66,8 +66,8 @@ def test_a_checkpoint_that_is_begun_is_known_by_its_id_and_counts_when_it_is_fin
     part.write(0, [("a", 0, np.full((2, 2), 1.0))], [packed_states({})])
     assert here.newest() is None
     part.finish(progress)
-    found = here.seen("this")
+    found = here.newest_with_id("this")
     assert found is not None
     assert found.rows("a", 1, 3).tolist() == [[1.0, 1.0], [2.0, 2.0]]
-    assert here.seen("another") is None
+    assert here.newest_with_id("another") is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["iteration-000000007"]

@@ -114,9 +114,9 @@ COLUMNS = ("g", "a", "b")
 
 
 def promised(
-    rows: Rows, widths: HalfWidths, *, worst: bool = False, weights: dict[str, float] | None = None, looks: int = 1
+    rows: Rows, widths: HalfWidths, *, worst: bool = False, weights: dict[str, float] | None = None, answers: int = 1
 ) -> float | None:
-    return IntervalAccuracy(ColumnAccuracy(COLUMNS, worst, weights or {}), (1, 2), 0.95, looks).of(rows, widths)
+    return IntervalAccuracy(ColumnAccuracy(COLUMNS, worst, weights or {}), (1, 2), 0.95, answers).of(rows, widths)
 
 
 def test_accuracy_is_of_all_cells_at_once() -> None:
@@ -130,7 +130,7 @@ def test_accuracy_is_of_all_cells_at_once() -> None:
     assert promised(rows, [(None, None, 0.1), (None, 1.0, 0.2)]) is None
     assert promised([(1, 0.0, 0.0)], [(None, 1.0, 0.0)]) == 0.5
     assert promised([], []) is None
-    assert promised(rows, widths, looks=6) < promised(rows, widths)  # more looks, less promised
+    assert promised(rows, widths, answers=6) < promised(rows, widths)  # more answers, less promised
 
 
 def test_a_promise_holds_for_the_smallest_value_in_the_interval() -> None:

@@ -17,7 +17,7 @@ from hocket.query import Query, QueryError
 from hocket.runtimes.query import prepare as preparation
 from hocket.runtimes.query.data_sources import open_data
 from hocket.runtimes.query.duckdb_data import DuckdbData, unit_of_hash
-from hocket.runtimes.query.prepare import Laid, LayoutStep, key_named, keys_of_queries, keys_of_schema, prepare
+from hocket.runtimes.query.prepare import LayoutStep, WrittenCopy, key_named, keys_of_queries, keys_of_schema, prepare
 from hocket.runtimes.query.prepared_layout import ENDS, UNITS, LayoutKey
 
 SALES, LINES = 30_000, 90_000
@@ -46,12 +46,12 @@ def _tables_are_small(monkeypatch: pytest.MonkeyPatch, small_keys: None) -> None
     monkeypatch.setattr(preparation, "_FEW_ROWS", 5000)
 
 
-def lay_out(source: Path | str, out: Path, *keys: str) -> list[Laid]:
+def lay_out(source: Path | str, out: Path, *keys: str) -> list[WrittenCopy]:
     data = open_data(source, may_write=True)
     with closing(data.connection):
         steps = list(prepare(data, str(source), out, [key_named(data, key) for key in keys]))
     assert [step.done for step in steps if isinstance(step, LayoutStep)][-1] == pytest.approx(steps[0].total)  # type: ignore[union-attr]
-    return [step for step in steps if isinstance(step, Laid)]
+    return [step for step in steps if isinstance(step, WrittenCopy)]
 
 
 @pytest.fixture(scope="module")

@@ -186,13 +186,13 @@ def test_ctrl_c_while_duckdb_is_at_work_is_a_keyboard_interrupt(monkeypatch: pyt
     db = duckdb.connect(config={"threads": 1})
     db.execute("CREATE TABLE t AS SELECT i AS id FROM range(100000) r(i)")
     query = Query("SELECT count(*) FROM t AS a, t AS b WHERE a.id * 7 % 5 < b.id % 3", DuckdbData(db))  # takes minutes
-    keep_batch = query.data.keep_batch
+    add_batch = query.data.add_batch
 
     def interrupted(*given: Any, **more: Any) -> None:
         threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
-        keep_batch(*given, **more)
+        add_batch(*given, **more)
 
-    monkeypatch.setattr(query.data, "keep_batch", interrupted)
+    monkeypatch.setattr(query.data, "add_batch", interrupted)
     with pytest.raises(KeyboardInterrupt) as told:
         list(query)
     assert "Query interrupted" in str(told.value.__cause__)

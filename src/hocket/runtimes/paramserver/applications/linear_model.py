@@ -29,7 +29,7 @@ class AcceleratedDescent(Algorithm):
     def __init__(self, step: float, restart: int = 100) -> None:
         """`step` is at most one over the largest curvature.
 
-        The pace that was gained is dropped every `restart` iterations, for it may go the wrong way.
+        The momentum is dropped every `restart` iterations, because it may point the wrong way.
         """
         self.step, self.restart = step, restart
 
@@ -38,11 +38,11 @@ class AcceleratedDescent(Algorithm):
         raise NotImplementedError
 
     def needs(self, block: DataBlock) -> Mapping[str, Array | None]:
-        """All of it, but not what only servers need."""
+        """All arrays but those that only servers need."""
         return {name: keys for name, keys in self.rows(block).items() if not name.endswith("_last")}
 
     def objective_needs(self, block: DataBlock) -> Mapping[str, Array | None]:
-        """The solution."""
+        """The arrays of the solution."""
         return {name: keys for name, keys in self.rows(block).items() if name.endswith("_last")}
 
     def rows(self, block: DataBlock) -> Mapping[str, Array | None]:
@@ -50,13 +50,13 @@ class AcceleratedDescent(Algorithm):
         raise NotImplementedError
 
     def apply(self, values: Mapping[str, Array], updates: Mapping[str, Array], iteration: int) -> None:
-        """A step against the gradient, the penalty, and the pace of earlier steps."""
+        """A step against the gradient, the penalty, and the momentum of earlier steps."""
         since = (iteration - 1) % self.restart
-        pace = since / (since + 3)
+        momentum = since / (since + 3)
         for name, gradient in updates.items():
             point, last = values[name], values[f"{name}_last"]
             new = self.shrink(name, point - self.step * gradient)
-            point[...] = new + pace * (new - last)
+            point[...] = new + momentum * (new - last)
             last[...] = new
 
 
@@ -86,10 +86,10 @@ class ExamplesBlocks:
         self._begins = np.concatenate([[0], np.cumsum(counts)])  # where the values of each block begin
         self._sharing = np.zeros(self.features)  # blocks that have a feature
         self.largest_label = max(float(part.max()) for (part,) in self.columns.parts("label"))
-        self.curvature = self._look(intercept)
+        self.curvature = self._scan_features(intercept)
 
     def all(self) -> FileBlocks:
-        """Them all."""
+        """All blocks."""
         return FileBlocks(range(len(self._spans)), self.block, self.columns)
 
     def block(self, i: int) -> DataBlock:
@@ -116,7 +116,7 @@ class ExamplesBlocks:
             },
         )  # fmt: skip
 
-    def _look(self, intercept: bool) -> float:
+    def _scan_features(self, intercept: bool) -> float:
         """Which blocks share a feature, and an upper bound of the largest eigenvalue of XᵀX / rows, from those of the
         blocks."""
         total = 0.0
