@@ -475,18 +475,18 @@ class takes_all_reports_in_at_once(AgentExecutor):
 @breaks("a_report_that_comes_again_changes_nothing", "one JobPaused for each Pause")
 @breaks("a_stale_report_does_not_undo_a_later_one", "one JobPaused for each Pause")
 class takes_every_report_for_the_present_runs(AgentExecutor):
-    def _hear(self, report: Report, node: str, now_s: float) -> list[Event]:
+    def _take_report(self, report: Report, node: str, now_s: float) -> list[Event]:
         view = self.snapshot.jobs.get(report.run.job)
         self._heard.clear()
         taken = report if view is None or report.event == "started" else replace(report, run=present(view))
-        return super()._hear(taken, node, now_s)
+        return super()._take_report(taken, node, now_s)
 
 
 @breaks("a_stale_report_does_not_undo_a_later_one", "changes that these reports make: []")
 class does_not_look_at_the_numbers_of_reports(AgentExecutor):
-    def _hear(self, report: Report, node: str, now_s: float) -> list[Event]:
+    def _take_report(self, report: Report, node: str, now_s: float) -> list[Event]:
         self._heard.clear()
-        return super()._hear(report, node, now_s)
+        return super()._take_report(report, node, now_s)
 
 
 @breaks("reports_of_several_runs_may_come_in_any_order", "told in order")
@@ -497,8 +497,8 @@ class hears_only_the_first_job_of_a_call(AgentExecutor):
 
 @breaks("what_a_job_uses_is_known_until_it_ends", "it uses {'cpu'")
 class never_looks_at_what_jobs_use(AgentExecutor):
-    def _hear(self, report: Report, node: str, now_s: float) -> list[Event]:
-        found = super()._hear(report, node, now_s)
+    def _take_report(self, report: Report, node: str, now_s: float) -> list[Event]:
+        found = super()._take_report(report, node, now_s)
         self._usage.forget(report.run.job)
         return found
 

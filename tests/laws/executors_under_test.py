@@ -250,7 +250,7 @@ class Api:
     def __init__(self, executor: Any, token: str) -> None:
         journal = MemoryJournal(Header("none"))
         engine: Any = SimpleNamespace(
-            executor=executor, sessions=executor.sessions, changed=[], seen=[], timed=[], journal=journal,
+            executor=executor, sessions=executor.sessions, on_jobs_changed=[], on_cycle=[], on_cycle_timed=[], journal=journal,
             snapshot=empty_snapshot(()),
         )  # fmt: skip
         no_key = KeyFile(Path("/nowhere"), lambda _path, _text: None)

@@ -59,7 +59,7 @@ def tab(browser: Any, page_of_a_run: Path) -> Iterator[Document]:
 @pytest.mark.slow
 def test_a_run_is_shown_without_a_controller(tab: Document) -> None:
     page = tab.page
-    assert page.locator(".policy").inner_text().startswith("fifo")
+    tab.awaits("document.querySelector('.policy').textContent.startsWith('fifo')")
     assert page.get_by_role("button", name="Sign out").count() == 0
     tab.awaits("document.querySelector('.choices [aria-pressed=true]').textContent === 'all'")
     box = page.locator(".lanes-canvas").bounding_box()
