@@ -1,7 +1,9 @@
 """Which job gets a phase token next: the rules, without sockets and clocks.
 
 A host has one CPU token, one primary and one secondary network token. Whatever waits is served in the order in which it
-asked. When the primary COMM ends, the secondary one becomes the primary, and the next that waits the secondary.
+asked. When the primary COMM ends, the secondary one becomes the primary, and the next that waits the secondary. A
+secondary COMM that is short beside the primary need not give way: that costs the primary little, and a job that mostly
+computes would wait for long phases of others twice in each iteration, while the CPU idles.
 
 A job that holds a token for much longer than its phases usually take hangs, or is stopped: it loses the token, and what
 it says of it later is ignored. The secondary COMM is not looked at: it has to wait for the primary, and when that ends
@@ -20,6 +22,7 @@ from hocket.model.phase_tokens import Phase, PhaseToken, TokenGranted, TokenLost
 FLOOR_S = 30.0  # No token is lost sooner.
 _TIMES_LONGER = 10.0  # than the median of the job's last phases
 _LAST_PHASES = 9
+_SHORT = 0.25  # of the primary COMM's usual time: what the usual time of a short one is at most
 
 Notice = tuple[str, TokenGranted | TokenPromoted | TokenLost]  # tenant → what it is told
 
@@ -29,7 +32,8 @@ class _Held(Struct):
 
     tenant: str
     number: int
-    since_s: float  # for a COMM, when it became the primary
+    since_s: float  # for a COMM, since when it need not give way
+    gives_way: bool = False
 
 
 class PhaseTokenRules:
@@ -68,7 +72,7 @@ class PhaseTokenRules:
             return []
         for token, held in self._held.items():
             if (held.tenant, held.number) == (tenant, number):
-                if token is not PhaseToken.SECONDARY:  # That one has waited in between.
+                if not held.gives_way:  # Else it has waited in between.
                     self._learn(tenant, _phase(token), now_s - held.since_s)
                 return self._free(token, now_s)
         for queue in self._waiting.values():  # It was asked for, and is not wanted any more.
@@ -118,7 +122,8 @@ class PhaseTokenRules:
         del self._held[token]
         told: list[Notice] = []
         if token is PhaseToken.PRIMARY and (second := self._held.pop(PhaseToken.SECONDARY, None)) is not None:
-            second.since_s = now_s
+            if second.gives_way:
+                second.since_s, second.gives_way = now_s, False
             self._held[token] = second
             told.append((second.tenant, TokenPromoted(second.number)))
         return told + self._serve(now_s)
@@ -130,9 +135,17 @@ class PhaseTokenRules:
             queue = self._waiting[_phase(token)]
             if queue and token not in self._held:
                 tenant, number = queue.popleft()
-                self._held[token] = _Held(tenant, number, now_s)
-                told.append((tenant, TokenGranted(number, token)))
+                is_short = token is PhaseToken.SECONDARY and self._is_short(tenant)
+                self._held[token] = _Held(tenant, number, now_s, token is PhaseToken.SECONDARY and not is_short)
+                told.append((tenant, TokenGranted(number, token, is_short)))
         return told
+
+    def _is_short(self, tenant: str) -> bool:
+        """Does its COMM usually take little of the time that the primary one's does?"""
+        own, primary = (
+            self._lasted_s.get((name, Phase.COMM)) for name in (tenant, self._held[PhaseToken.PRIMARY].tenant)
+        )
+        return bool(own and primary) and median(own) <= _SHORT * median(primary)
 
 
 _EXPIRING = (PhaseToken.CPU, PhaseToken.PRIMARY)

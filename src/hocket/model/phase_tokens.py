@@ -84,6 +84,7 @@ class TokenGranted(Struct, frozen=True, tag="granted"):
 
     number: int
     token: PhaseToken
+    is_short: bool = False  # a secondary COMM that need not give way: it is short beside the primary one
 
 
 class TokenPromoted(Struct, frozen=True, tag="promoted"):

@@ -148,6 +148,22 @@ def test_the_secondary_becomes_the_primary_and_the_next_the_secondary():
     assert rules.holder(PRIMARY) == ("b", 1)
 
 
+def test_a_short_comm_need_not_give_way_to_a_long_one():
+    rules = PhaseTokenRules()
+    for number in range(3):
+        for tenant, lasts_s in (("long", 1.0), ("short", 0.2), ("other", 0.3)):
+            rules.ask(tenant, number, COMM, 0.0)
+            rules.release(tenant, number, lasts_s)
+    rules.ask("long", 9, COMM, 10.0)
+    assert rules.ask("other", 9, COMM, 10.0) == [("other", TokenGranted(9, SECONDARY))]
+    rules.release("other", 9, 15.0)  # It has waited most of the time, and this is not learned.
+    assert rules.ask("short", 9, COMM, 15.0) == [("short", TokenGranted(9, SECONDARY, is_short=True))]
+    assert rules.release("long", 9, 15.1) == [("short", TokenPromoted(9))]
+    rules.release("short", 9, 15.2)
+    assert rules.ask("short", 10, COMM, 20.0) == [("short", TokenGranted(10, PRIMARY))]
+    assert rules.ask("long", 10, COMM, 20.0) == [("long", TokenGranted(10, SECONDARY))]
+
+
 def test_a_token_is_lost_after_the_floor_or_ten_times_the_usual_phase():
     rules = PhaseTokenRules(floor_s=10.0)
     assert rules.limit_s("a", COMP) == 10.0

@@ -261,8 +261,8 @@ class PhaseTokens:
             _log.debug("the agent says what is not understood: %s", error)
             return
         match message:
-            case TokenGranted(number, token) if number in self._held:
-                self._held[number] = token
+            case TokenGranted(number, token, is_short) if number in self._held:
+                self._held[number] = PhaseToken.PRIMARY if is_short else token
             case TokenPromoted(number) if number in self._held:
                 self._held[number] = PhaseToken.PRIMARY
             case TokenLost(number):
