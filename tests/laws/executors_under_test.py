@@ -250,8 +250,8 @@ class Api:
     def __init__(self, executor: Any, token: str) -> None:
         journal = MemoryJournal(Header("none"))
         engine: Any = SimpleNamespace(
-            executor=executor, sessions=executor.sessions, on_jobs_changed=[], on_cycle=[], on_cycle_timed=[], journal=journal,
-            snapshot=empty_snapshot(()),
+            executor=executor, sessions=executor.sessions, on_jobs_changed=[], on_cycle=[], on_cycle_timed=[],
+            journal=journal, snapshot=empty_snapshot(()),
         )  # fmt: skip
         no_key = KeyFile(Path("/nowhere"), lambda _path, _text: None)
         app = make_app(engine, token, lambda _grace_s: None, secrets_key=no_key)

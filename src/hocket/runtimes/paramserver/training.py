@@ -293,6 +293,7 @@ class _Run:
         """Iterate. Raises Paused when this or another host is asked to leave."""
         began, epoch_times, reported_s = PhaseTimes(), PhaseTimes(), time.monotonic()
         pass_s = 0.0  # of the epoch's iterations, without its objective, which is not in every one
+        self._report_restored(report)
         while not self._is_done():
             times, needed = self._iterate(self.batches[self.iteration % len(self.batches)])
             pass_s += times.pull_s + times.comp_s + times.push_s
@@ -304,8 +305,7 @@ class _Run:
                 times += evaluated
             began += times
             epoch_times += times
-            sending_s, before_s = self.group.sending_s(), self.sent_s
-            self.sent_s = sending_s
+            before_s, self.sent_s = self.sent_s, (sending_s := self.group.sending_s())
             if sending_s is not None and before_s is not None:
                 sending_s -= before_s
             meeting_s, self.group.meeting_s = self.group.meeting_s, 0.0
@@ -340,6 +340,13 @@ class _Run:
         self._save_if_new()
         epochs, spilled = self.iteration // len(self.batches), self.blocks.spilled
         return Trained(self._whole_model(), self.objective, epochs, self.iteration, began, spilled)
+
+    def _report_restored(self, report: Callable[..., None] | None) -> None:
+        """Report what a checkpoint ends with once more: that may have been lost with the sidecar."""
+        epoch, within = divmod(self.iteration, len(self.batches))
+        if report is not None and self.group.host == 0 and epoch and not within:
+            known = {"objective": self.objective} if self._is_evaluated(epoch) else {}
+            report(epoch, step=self.iteration, **known)
 
     def _is_done(self) -> bool:
         if self.iteration >= self.options.epochs * len(self.batches):

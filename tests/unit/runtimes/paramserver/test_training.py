@@ -170,6 +170,19 @@ def test_phases_take_turns_and_none_waits_for_another_host_meanwhile() -> None:
 # -- pause and resume ----------------------------------------------------------------------------------------
 
 
+def test_what_a_checkpoint_ends_with_is_reported_again_since_its_report_may_be_lost(tmp_path: Path) -> None:
+    reports: list[tuple[Any, Any]] = []
+    given = {"epochs": 4, "objective_every": 2, "checkpoint": tmp_path}
+    with pytest.raises(Paused):
+        trained(LeastSquares(), dense_blocks(), **given, turns=LeaveAfter(3))
+    whole = trained(LeastSquares(), dense_blocks(), **given, report=lambda epoch=None, **m: reports.append((epoch, m)))
+    assert [epoch for epoch, _more in reports] == [3, 4]
+    assert reports[0][1] == {"step": 3}  # Its objective is of the epoch before.
+    again = trained(LeastSquares(), dense_blocks(), **given, report=lambda epoch=None, **m: reports.append((epoch, m)))
+    assert reports[2:] == [(4, {"step": 4, "objective": whole.objective})]
+    assert again.objective == whole.objective
+
+
 def test_a_job_that_is_paused_and_resumed_with_other_workers_ends_as_one_that_was_not(tmp_path: Path) -> None:
     undisturbed = trained(LeastSquares(), dense_blocks(), epochs=6, batch=2)
     folder = tmp_path / "checkpoint"
