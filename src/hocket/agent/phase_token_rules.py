@@ -142,10 +142,9 @@ class PhaseTokenRules:
 
     def _is_short(self, tenant: str) -> bool:
         """Does its COMM usually take little of the time that the primary one's does?"""
-        own, primary = (
-            self._lasted_s.get((name, Phase.COMM)) for name in (tenant, self._held[PhaseToken.PRIMARY].tenant)
-        )
-        return bool(own and primary) and median(own) <= _SHORT * median(primary)
+        own = self._lasted_s.get((tenant, Phase.COMM))
+        primary = self._lasted_s.get((self._held[PhaseToken.PRIMARY].tenant, Phase.COMM))
+        return own is not None and primary is not None and median(own) <= _SHORT * median(primary)
 
 
 _EXPIRING = (PhaseToken.CPU, PhaseToken.PRIMARY)

@@ -14,6 +14,7 @@ from hocket.cli.light_commands import LightGroup
 from hocket.cli.other_words import ALIASES, unknown_command
 from hocket.cli.terminal.errors import BAD_INPUT, INTERRUPTED, InputError
 from hocket.cli.terminal.fast_exit import leave
+from hocket.cli.terminal.interrupts import keep_interrupts
 from hocket.cli.version import version
 
 # No room, or no permission: the machine's owner can help, and no traceback says more.
@@ -129,6 +130,7 @@ def hocket(
 
 def run() -> None:
     """The console script."""
+    keep_interrupts()
     try:
         app()
     finally:
