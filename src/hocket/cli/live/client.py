@@ -166,10 +166,10 @@ class Client:
         try:
             connection.request(method, path, body, headers)
             sent = True
-            response = connection.getresponse()
-            answer = ControllerAnswer(
-                response.read(), {name.lower(): value for name, value in response.headers.items()}
-            )
+            # Closed here and not by its finalizer, in which Python would ignore an interrupt.
+            with connection.getresponse() as response:
+                content = response.read()
+            answer = ControllerAnswer(content, {name.lower(): value for name, value in response.headers.items()})
         except TimeoutError as error:
             self.close()
             within = f"{self._patience_s:g} s ({TIMEOUT_VARIABLE} sets it)"

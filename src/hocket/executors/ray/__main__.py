@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import suppress
 
 import msgspec
 
@@ -39,11 +40,11 @@ def main() -> int:
         at = local_head(options.head_file, 2, nodes) if owns_head else options.address
         connect(at, options.namespace)
     except NoRay as error:
-        os.write(answers, encoded({"error": str(error)}))
+        _answer(answers, {"error": str(error)})
         return 2
     from hocket.executors.ray.watch import Watch
 
-    os.write(answers, encoded({"connected": at}))
+    _answer(answers, {"connected": at})
     orders = open(0, "rb", buffering=0)  # noqa: SIM115 - without a buffer: what is not read can be waited for
     line = orders.readline()
     if not line:  # The controller could not be started.
@@ -54,8 +55,13 @@ def main() -> int:
     if watch.run(orders):
         if owns_head:
             stop_local_head(options.head_file)
-        os.write(answers, encoded({"left": True}))
+        _answer(answers, {"left": True})
     return 0
+
+
+def _answer(answers: int, message: dict[str, object]) -> None:
+    with suppress(BrokenPipeError):  # The controller was killed; the end of its orders says so.
+        os.write(answers, encoded(message))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,10 @@
 """What is said when Ray cannot be used: one line, that names what to do."""
 
+import os
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +52,17 @@ def test_whatever_ray_says_is_one_line() -> None:
     assert no_connection("auto", "Could not find any running Ray instance. Please…").startswith(
         "no Ray runs on this machine: `ray start --head` starts one"
     )
+
+
+def test_a_process_whose_controller_was_killed_ends_without_a_traceback(tmp_path: Path) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        words = (f"127.0.0.1:{free.getsockname()[1]}", "namespace", str(tmp_path / "head"))
+        done = subprocess.run(
+            [sys.executable, "-m", "hocket.executors.ray", *words],
+            stdin=subprocess.DEVNULL, stdout=writes, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (2, "")
