@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.live import HOCKET, Controller
@@ -29,6 +30,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ray_start_time", description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=5)
     options = parser.parse_args()
+    if find_spec("aiohttp_cors") is None:
+        parser.error("jobs are submitted to Ray's dashboard, which needs: pip install 'ray[default]'")
     folder = Path(tempfile.mkdtemp(prefix="hocket-rs-", dir="/tmp"))  # Paths of Ray's sockets must be short.
     port, dashboard = _free_port(), _free_port()
     head = [*_RAY, "start", "--head", "--block", "--disable-usage-stats", "--node-ip-address", "127.0.0.1"]
