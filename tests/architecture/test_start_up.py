@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,11 @@ def test_completion_of_a_command_loads_no_command() -> None:
 @pytest.mark.parametrize("arguments", [("simulate", "demo", "--policy", "fifo", "--json"), ("policies",)])
 def test_a_simulation_without_plots_loads_nothing_to_draw_or_compute_with(arguments: tuple[str, ...]) -> None:
     assert not packages(loaded_by(*arguments)) & (HEAVY - {"sqlite3"})
+
+
+def test_a_query_loads_neither_pandas_nor_arrow(tmp_path: Path) -> None:
+    """DuckDB imports them for the first parameter of a statement, which takes longer than most queries."""
+    assert find_spec("pandas") is not None, "what is not installed is not loaded in any case"
+    sql = "SELECT count(*) AS n FROM lineitem"
+    loaded = loaded_by("query", sql, "--data", "tpch:0.01", "--state", str(tmp_path))
+    assert not packages(loaded) & {"numpy", "pandas", "pyarrow"}

@@ -10,9 +10,10 @@ from tempfile import gettempdir
 
 import duckdb
 
-from hocket.runtimes.query.duckdb_data import NUMBERED_SCHEMA, NUMBERS, DuckdbData, quoted
+from hocket.runtimes.query.duckdb_data import NUMBERED_SCHEMA, NUMBERS, DuckdbData
 from hocket.runtimes.query.duckdb_errors import explained
 from hocket.runtimes.query.prepared_layout import read_layout
+from hocket.runtimes.query.sql_text import literal, quoted
 from hocket.runtimes.query.statement import QueryError
 
 TPCH = "tpch:"
@@ -74,12 +75,12 @@ def _opened(connection: duckdb.DuckDBPyConnection, source: str) -> tuple[DuckdbD
     if not path.exists():
         raise QueryError(f"data '{source}': there is no such file or folder")
     if path.is_file() and path.suffix in DATABASES:
-        connection.execute(f"ATTACH '{_escaped(path)}' AS data (READ_ONLY)")
+        connection.execute(f"ATTACH {literal(path)} AS data (READ_ONLY)")
         connection.execute("USE data")
         return DuckdbData(connection, [path], "data", read_layout(connection, path)), []
     files = tables_of(path)
     for table, parts in files.items():
-        listed = ", ".join(f"'{_escaped(part)}'" for part in parts)
+        listed = ", ".join(map(literal, parts))
         if parts[0].suffix == ".parquet":
             _create_views(connection, table, listed)
         else:  # CSV has no number of rows to split by, and would be parsed in each batch.
@@ -133,7 +134,7 @@ def generate_tpch(connection: duckdb.DuckDBPyConnection, scale: str) -> None:
     if spec is None or spec.origin is None:
         raise QueryError("data 'tpch:…' needs the TPC-H extension of DuckDB: pip install duckdb-extension-tpch")
     folder = Path(spec.origin).parent / "extensions" / f"v{duckdb.__version__}"
-    connection.execute(f"LOAD '{_escaped(folder / 'tpch.duckdb_extension')}'")
+    connection.execute(f"LOAD {literal(folder / 'tpch.duckdb_extension')}")
     connection.execute(f"CALL dbgen(sf = {factor!r})")
 
 
@@ -142,10 +143,5 @@ def lock(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None:
 
     Neither setting can be taken back; threads and memory may change between batches.
     """
-    listed = ", ".join(f"'{_escaped(Path(folder))}{os.sep}'" for folder in folders)
-    connection.execute(f"SET allowed_directories = [{listed}]")
+    connection.execute(f"SET allowed_directories = {literal([f'{Path(folder)}{os.sep}' for folder in folders])}")
     connection.execute("SET enable_external_access = false")
-
-
-def _escaped(path: Path) -> str:
-    return str(path).replace("'", "''")

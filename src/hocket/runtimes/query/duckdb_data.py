@@ -24,6 +24,7 @@ from hocket.runtimes.query.prepared_layout import (
     part_name,
 )
 from hocket.runtimes.query.split_key import Split
+from hocket.runtimes.query.sql_text import literal, quoted
 from hocket.runtimes.query.statement import QueryError
 
 _SAMPLE = 1_000_000  # rows that are looked at for the most frequent value
@@ -56,9 +57,10 @@ class DuckdbData:
         self._numbered = {view.lower() for schema, view in views if schema == NUMBERED_SCHEMA}
         columns = (
             "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal "
-            "AND (database_name = ? OR ? = '') AND schema_name = current_schema() ORDER BY table_name, column_index"
+            f"{f'AND database_name = {literal(database)} ' if database else ''}AND schema_name = current_schema() "
+            "ORDER BY table_name, column_index"
         )
-        for table, column, kind in connection.execute(columns, [database, database]).fetchall():
+        for table, column, kind in connection.execute(columns).fetchall():
             self.schema.setdefault(table, {})[column] = kind
         collated = "SELECT 1 FROM duckdb_tables() WHERE contains(sql, ' COLLATE ') LIMIT 1"  # Columns do not tell it.
         self._has_collations = connection.execute(collated).fetchone() is not None
@@ -190,11 +192,6 @@ class DuckdbData:
         """Close the data."""
         with suppress(duckdb.Error):
             self.connection.close()
-
-
-def quoted(name: str) -> str:
-    """A name as SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def unit_of_hash(hashed: str, seed: int) -> str:

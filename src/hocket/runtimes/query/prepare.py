@@ -20,7 +20,7 @@ import duckdb
 
 from hocket.runtimes.query.blocks import ROWS, NotSplit, blocks_of
 from hocket.runtimes.query.data_sources import DATABASES
-from hocket.runtimes.query.duckdb_data import DuckdbData, quoted
+from hocket.runtimes.query.duckdb_data import DuckdbData
 from hocket.runtimes.query.prepared_layout import (
     ENDS,
     LAYOUT_SCHEMA,
@@ -32,6 +32,7 @@ from hocket.runtimes.query.prepared_layout import (
     part_name,
 )
 from hocket.runtimes.query.split_key import LEAST_VALUES, find_split
+from hocket.runtimes.query.sql_text import literal, quoted, row_values
 from hocket.runtimes.query.statement import QueryError, read_statement
 
 _SORTED_AT_ONCE = 8_000_000  # rows; more would be sorted on disk
@@ -135,8 +136,8 @@ def prepare(data: DuckdbData, source: str, out: Path, keys: Iterable[LayoutKey])
     db, done = data.connection, 0.0
     with _removed_unless_renamed(part):
         try:
-            db.execute(f"SET temp_directory = '{_escaped(part)}.tmp'")
-            db.execute(f"ATTACH '{_escaped(part)}' AS prepared")
+            db.execute(f"SET temp_directory = {literal(f'{part}.tmp')}")
+            db.execute(f"ATTACH {literal(part)} AS prepared")
             stamps = {file.resolve(): stamp for file, stamp in data.files.items() if stamp is not None}
             with _using_prepared(db):
                 create_manifest(db, source, stamps)
@@ -209,7 +210,7 @@ def _write(data: DuckdbData, table: str, key: str) -> Iterator[int]:
     with _using_prepared(db):  # Named with its database, a view would be lost when the file has another name.
         parts = (f"SELECT {columns} FROM {LAYOUT_SCHEMA}.{quoted(part_name(layout, end))}" for end in ENDS)
         db.execute(f"CREATE VIEW IF NOT EXISTS main.{quoted(table)} AS {' UNION ALL '.join(parts)}")
-        db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.copies VALUES (?, ?)", list(layout))
+        db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.copies {row_values([layout])}")
 
 
 @contextmanager
@@ -228,10 +229,12 @@ def _count_values(data: DuckdbData) -> None:
         counts = ", ".join(f"approx_count_distinct({quoted(column)})" for column in columns)
         row = db.execute(f"SELECT count(*), {counts} FROM prepared.main.{quoted(table)}").fetchone()
         assert row is not None
-        db.execute(f"INSERT INTO prepared.{LAYOUT_SCHEMA}.row_counts VALUES (?, ?)", [table, row[0]])
-        for column, count in zip(columns, row[1:], strict=True):
-            insert = f"INSERT INTO prepared.{LAYOUT_SCHEMA}.value_counts VALUES (?, ?, ?, ?)"
-            db.execute(insert, [table, column.lower(), count, data.largest_share(table, column)])
+        db.execute(f"INSERT INTO prepared.{LAYOUT_SCHEMA}.row_counts {row_values([(table, row[0])])}")
+        values = [
+            (table, column.lower(), count, data.largest_share(table, column))
+            for column, count in zip(columns, row[1:], strict=True)
+        ]
+        db.execute(f"INSERT INTO prepared.{LAYOUT_SCHEMA}.value_counts {row_values(values)}")
 
 
 @contextmanager
@@ -254,7 +257,3 @@ def _removed_unless_renamed(part: Path) -> Iterator[None]:
 
 def _size_bytes(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
-
-
-def _escaped(path: Path) -> str:
-    return str(path).replace("'", "''")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hocket.runtimes.query.sql_text import literal, row_values
 from hocket.runtimes.query.statement import QueryError
 
 if TYPE_CHECKING:
@@ -71,10 +72,11 @@ def create_manifest(db: duckdb.DuckDBPyConnection, source: str, stamps: Mapping[
     """Write where the data come from, into the database in use."""
     db.execute(f"CREATE SCHEMA {LAYOUT_SCHEMA}")
     db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.manifest (format INTEGER, ends INTEGER[], source VARCHAR)")
-    db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.manifest VALUES (?, ?, ?)", [FORMAT, list(ENDS), source])
+    db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.manifest {row_values([(FORMAT, ENDS, source)])}")
     db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.sources (path VARCHAR, size_bytes BIGINT, changed_ns BIGINT)")
-    for file, stamp in stamps.items():
-        db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.sources VALUES (?, ?, ?)", [str(file), *stamp])
+    if stamps:
+        rows = [(file, *stamp) for file, stamp in stamps.items()]
+        db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.sources {row_values(rows)}")
     db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.copies (table_name VARCHAR, key VARCHAR)")
     db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.row_counts (table_name VARCHAR, row_count DOUBLE)")
     columns = "table_name VARCHAR, column_name VARCHAR, count DOUBLE, largest_share DOUBLE"
@@ -83,8 +85,8 @@ def create_manifest(db: duckdb.DuckDBPyConnection, source: str, stamps: Mapping[
 
 def has_manifest(db: duckdb.DuckDBPyConnection) -> bool:
     """Whether the database in use was prepared."""
-    known = "SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = ?"
-    return db.execute(f"{known} AND table_name = 'manifest'", [LAYOUT_SCHEMA]).fetchone() is not None
+    known = "SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND table_name = 'manifest'"
+    return db.execute(f"{known} AND schema_name = {literal(LAYOUT_SCHEMA)}").fetchone() is not None
 
 
 def read_layout(db: duckdb.DuckDBPyConnection, path: Path) -> PreparedLayout | None:

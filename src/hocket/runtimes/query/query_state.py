@@ -15,6 +15,7 @@ from pathlib import Path
 import duckdb
 from msgspec import Struct
 
+from hocket.runtimes.query.sql_text import literal, row_values
 from hocket.runtimes.query.statement import QueryError
 
 FORMAT = "1"  # of the file; another one is not read
@@ -105,9 +106,9 @@ class QueryStateFolder:
                 db.execute(f"CREATE TABLE {_SAVED}.state AS FROM {STATE}")
                 db.execute(f"CREATE TABLE {_SAVED}.ledger (lo INTEGER, hi INTEGER, rows BIGINT, took_s DOUBLE)")
                 db.execute(f"CREATE TABLE {_SAVED}.about (name VARCHAR, value VARCHAR)")
-                db.executemany(f"INSERT INTO {_SAVED}.ledger VALUES (?, ?, ?, ?)", [_row(b) for b in ledger])
+                db.execute(f"INSERT INTO {_SAVED}.ledger {row_values(map(_row, ledger))}")
                 about = {**identity, "format": FORMAT, "elapsed_s": repr(elapsed_s)}
-                db.executemany(f"INSERT INTO {_SAVED}.about VALUES (?, ?)", list(about.items()))
+                db.execute(f"INSERT INTO {_SAVED}.about {row_values(about.items())}")
                 db.execute(f"CHECKPOINT {_SAVED}")
             _sync(self._part)
             size = self._part.stat().st_size
@@ -161,8 +162,7 @@ def check_ledger(db: duckdb.DuckDBPyConnection, ledger: Sequence[CountedBatch], 
 
 @contextmanager
 def _attached(db: duckdb.DuckDBPyConnection, path: Path, options: str) -> Iterator[None]:
-    named = str(path).replace("'", "''")
-    db.execute(f"ATTACH '{named}' AS {_SAVED} {options}")
+    db.execute(f"ATTACH {literal(path)} AS {_SAVED} {options}")
     try:
         yield
     except BaseException:

@@ -21,13 +21,14 @@ from sqlglot import exp
 from hocket.runtimes.query.batch_sql import UnitRows
 from hocket.runtimes.query.blocks import ROWS
 from hocket.runtimes.query.data_sources import TPCH, connected, generate_tpch, lock
-from hocket.runtimes.query.duckdb_data import NUMBERED_SCHEMA, NUMBERS, DuckdbData, quoted
+from hocket.runtimes.query.duckdb_data import NUMBERED_SCHEMA, NUMBERS, DuckdbData
 from hocket.runtimes.query.duckdb_errors import explained
 from hocket.runtimes.query.prepared_layout import UNITS
 from hocket.runtimes.query.spark_files import SparkTable, is_remote, local_tables, remote_tables, stamp_of
 from hocket.runtimes.query.spark_session import SparkConnection
 from hocket.runtimes.query.spark_sql import UNIT_OF_HASH, refuse_what_differs, spark_sql
 from hocket.runtimes.query.split_key import Split
+from hocket.runtimes.query.sql_text import literal, quoted
 from hocket.runtimes.query.statement import QueryError, Schema
 
 if TYPE_CHECKING:
@@ -285,7 +286,7 @@ def _write_tpch(scale: str, folder: Path) -> None:
     with closing(connected()) as db:
         generate_tpch(db, scale)
         for (table,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall():
-            db.execute(f"COPY {quoted(table)} TO '{folder}/{table}.parquet'")
+            db.execute(f"COPY {quoted(table)} TO {literal(f'{folder}/{table}.parquet')}")
 
 
 _NUMBER_FIELDS = dict(zip(("row_index", "file_path"), NUMBERS, strict=True))

@@ -13,6 +13,7 @@ import duckdb
 from hocket.runtimes.query.data_sources import DATABASES, tables_of
 from hocket.runtimes.query.duckdb_errors import explained
 from hocket.runtimes.query.prepared_layout import Stamp, file_stamp
+from hocket.runtimes.query.sql_text import literal
 from hocket.runtimes.query.statement import QueryError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def local_tables(source: str) -> dict[str, SparkTable]:
 
 
 def _parquet(db: duckdb.DuckDBPyConnection, files: list[Path], folder: str) -> SparkTable:
-    columns = db.execute("DESCRIBE SELECT * FROM read_parquet(?)", [list(map(str, files))]).fetchall()
+    columns = db.execute(f"DESCRIBE SELECT * FROM read_parquet({literal(files)})").fetchall()
     unsigned = {column: kind for column, kind, *_ in columns if kind in _UNSIGNED}
     return SparkTable("parquet", tuple(map(str, files)), folder, unsigned)
 
@@ -85,9 +86,10 @@ def _parquet(db: duckdb.DuckDBPyConnection, files: list[Path], folder: str) -> S
 def _csv(db: duckdb.DuckDBPyConnection, files: list[Path], folder: str) -> SparkTable:
     """DuckDB finds how it is written, so that both engines read the same."""
     names = list(map(str, files))
-    columns = db.execute("DESCRIBE SELECT * FROM read_csv(?)", [names]).fetchall()
+    columns = db.execute(f"DESCRIBE SELECT * FROM read_csv({literal(names)})").fetchall()
     found = db.execute(
-        "SELECT Delimiter, Quote, Escape, HasHeader, SkipRows, DateFormat, TimestampFormat FROM sniff_csv(?)", names[:1]
+        "SELECT Delimiter, Quote, Escape, HasHeader, SkipRows, DateFormat, TimestampFormat "
+        f"FROM sniff_csv({literal(names[0])})"
     ).fetchone()
     assert found is not None
     separator, quote, escape, has_header, skipped, *formats = found

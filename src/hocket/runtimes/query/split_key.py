@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import cache
 from typing import NamedTuple, Protocol
 
 from sqlglot import exp
@@ -86,44 +87,47 @@ def find_split(top: Block, statistics: Statistics) -> Split:
     against: dict[str, str] = {}
     found: list[Split] = []
     for key in _candidates(top, uses, statistics):
-        name = " = ".join(dict.fromkeys(str(column) for column in key))
-        if _is_needless(key, found, statistics):
-            continue
         try:
             _require_one_kind(key, statistics)
-            _require_many_values(key, statistics)
             found.append(_checked(top, key, uses))
         except NotSplit as reason:
-            against.setdefault(name, str(reason))
-    if not found:
-        raise NotSplit("; ".join(f"{name}: {reason}" for name, reason in list(against.items())[:5]))
+            against.setdefault(_name(key), str(reason))
 
+    # What is to be known of the data may take longer than the query: it is asked for the best keys only.
+    @cache
+    def is_possible(number: int) -> bool:
+        try:
+            _require_many_values(found[number].key, statistics)
+        except NotSplit as reason:
+            against.setdefault(_name(found[number].key), str(reason))
+            return False
+        return True
+
+    rows = [sum(statistics.rows(use.table) for use in split.columns) for split in found]
+    numbers = range(len(found))
     grouped = filter(None, map(top.resolved, top.group_by))
     has_many_groups = any(statistics.distinct(g.use.table, g.column) > MANY_GROUPS for g in grouped)
+    by_rows = sorted(numbers, key=rows.__getitem__, reverse=True)
+    most = next((rows[n] for n in by_rows if is_possible(n)), 0.0) if has_many_groups else 0.0
 
-    most = max(sum(statistics.rows(use.table) for use in split.columns) for split in found)
-
-    def preferred(split: Split) -> tuple[bool, float, float, bool]:
+    def preferred(number: int) -> tuple[bool, float, float, bool]:
         # Of many small groups, a part of the rows says little: better some of the groups, complete, unless nearly all
         # would be read whole in every batch for them.
-        split_rows = {use: statistics.rows(use.table) for use in split.columns}
-        count = sum(split_rows.values())
-        is_good = not has_many_groups or (split.mode is not Mode.SAMPLED and count >= LEAST_SPLIT * most)
+        split = found[number]
+        is_good = not has_many_groups or (split.mode is not Mode.SAMPLED and rows[number] >= LEAST_SPLIT * most)
         stored = sum(
-            split_rows[use] for use, column in split.key if column in statistics.stored_keys(use.table)
+            statistics.rows(use.table) for use, column in split.key if column in statistics.stored_keys(use.table)
         )  # read once, by the batches together
-        return is_good, stored, count, split.key[0].column != ROWS
+        return is_good, stored, rows[number], split.key[0].column != ROWS
 
-    return max(found, key=preferred)
+    for number in sorted(numbers, key=preferred, reverse=True):
+        if is_possible(number):
+            return found[number]
+    raise NotSplit("; ".join(f"{name}: {reason}" for name, reason in list(against.items())[:5]))
 
 
-def _is_needless(key: tuple[UsedColumn, ...], found: list[Split], statistics: Statistics) -> bool:
-    """Rows that are laid out by a column alone need not be told apart otherwise."""
-    ((use, column), *more) = key
-    if more or column != ROWS:
-        return False
-    stored = statistics.stored_keys(use.table)
-    return any(list(split.columns) == [use] and split.columns[use] in stored for split in found)
+def _name(key: tuple[UsedColumn, ...]) -> str:
+    return " = ".join(dict.fromkeys(map(str, key)))
 
 
 def _require_many_values(key: tuple[UsedColumn, ...], statistics: Statistics) -> None:

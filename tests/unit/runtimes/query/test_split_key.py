@@ -184,3 +184,24 @@ def test_a_key_of_which_one_value_has_many_rows_is_not_taken() -> None:
     assert str(found) == "by rows of visits; customers read whole"
     with pytest.raises(NotSplit, match=r"one value of visits\.customer has 3\.0% of the rows"):
         split("SELECT avg(n) FROM (SELECT customer, count(*) AS n FROM visits GROUP BY customer)")
+
+
+def test_of_the_data_no_more_is_asked_than_of_the_best_key() -> None:
+    """How often a value stands in a column, or a row in a table, may take longer to find than the answer."""
+    asked: list[tuple[str, str]] = []
+
+    class Counted(Prepared):
+        def largest_share(self, table: str, column: str) -> float:
+            asked.append((table, column))
+            return super().largest_share(table, column)
+
+    sql = "SELECT day, count(*) FROM sales s WHERE EXISTS (SELECT 1 FROM lines l WHERE l.sale = s.sale) GROUP BY day"
+    split(sql, Counted(sales=("sale",), lines=("sale",)))
+    assert sorted(asked) == [("lines", "sale"), ("sales", "sale")]
+
+
+def test_if_the_best_key_has_too_few_values_the_next_one_is_taken() -> None:
+    sql = "SELECT since, count(*) FROM visits JOIN customers USING (customer) JOIN lines ON line = visit GROUP BY 1"
+    assert str(split(sql)).startswith(
+        "by rows of lines"
+    )  # Of a customer are too many visits, of `line` too few values.
