@@ -26,6 +26,7 @@ T = TypeVar("T", bound=exp.Expr)
 FIRST, LAST = "hocket_first", "hocket_last"  # parameters: the units of a batch
 _REPLICATE = "hocket replicate"  # a mark on the number of the replicate
 _PARTS = "hocket parts"  # a mark on tables that have one part for each batch
+_USED = "hocket used"  # a mark on tables that are read whole: themselves, and the rows of them that the query can use
 
 
 class UnitRows(NamedTuple):
@@ -48,6 +49,7 @@ class BatchSql:
             name: [p for p in query.find_all(exp.Placeholder) if p.name == name] for name in (FIRST, LAST)
         }
         self._parts = [table for table in query.find_all(exp.Table) if _PARTS in table.meta]
+        self._whole = [table for table in query.find_all(exp.Table) if _USED in table.meta]
         self._replicate = next((node for node in query.find_all(exp.Mod) if _REPLICATE in node.meta), None)
 
     def of(self, first: int, last: int) -> str:
@@ -59,6 +61,9 @@ class BatchSql:
             schema, name = table.meta[_PARTS][last + 1]
             table.set("db", exp.to_identifier(schema))
             table.set("this", exp.to_identifier(name, quoted=True))
+        for table in self._whole:
+            whole, used = table.meta[_USED]
+            table.set("this", exp.to_identifier(used if first else whole, quoted=True))
         if self._replicate is None or last + 1 != UNITS:
             return self._query.sql(DIALECT)
         without = self._replicate.replace(exp.Literal.number(0))  # The answer will be exact: there is no interval.
@@ -116,9 +121,11 @@ class Rewriting:
         once = {once_name(block): block for block in _unsplit(top, self._columns)}
         _require_other_blocks(top, list(once.values()), self._columns)
         self._used = used_rows(top, self._columns, rows)
-        # What is computed before the first batch, by name: blocks that are the same in every one, and rows of tables.
+        # What all batches read, by name: blocks that are the same in every one,
         self.once = {name: block.select.sql(DIALECT) for name, block in once.items()}
-        self.once |= {used.name: used.sql for used in self._used.values()}
+        # and what batches after the first one read in place of whole tables. To find it may take longer than the first
+        # answer, for which the tables are read as they are.
+        self.used = {used.name: used.sql for used in self._used.values()}
 
     def sampled(self, reps: int) -> SampledSql:
         """The SQL for groups whose rows are in many buckets, with `reps` replicates of each group. Raises NotSplit."""
@@ -224,8 +231,7 @@ class Rewriting:
             if use in self._columns:
                 table.replace(self._rows_of_batch(use))
             elif use in self._used:
-                alias = exp.TableAlias(this=exp.to_identifier(use.alias, quoted=True))
-                table.replace(exp.Table(this=exp.to_identifier(self._used[use].name), alias=alias))
+                table.meta[_USED] = table.name, self._used[use].name
         return top
 
     def _rows_of_batch(self, use: TableUse) -> exp.Expr:

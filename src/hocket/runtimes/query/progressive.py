@@ -131,7 +131,8 @@ class Query:
         self.columns = tuple(name for name, _kind in described)
         self._plain = statement.sql(DIALECT) if statement is not None else sql
         self._answers: Answers | None = None
-        self._once: dict[str, str] = {}
+        self._once: dict[str, str] = {}  # tables to compute before the first batch, by name
+        self._used: dict[str, str] = {}  # and before the second
         self._uses_batches = True  # False: the first answer is from one batch, the next from all data at once
         self.mode: Mode | None = None
         self.rows = 0.0  # of the tables that are split
@@ -146,7 +147,7 @@ class Query:
             top = blocks_of(statement)
             split = find_split(top, self.data)
             rewriting = Rewriting(top, split, self.data.unit_rows, self.data.rows)
-            self._once = rewriting.once
+            self._once, self._used = rewriting.once, rewriting.used
             if split.mode is Mode.SAMPLED:
                 sampled = _bounded_numbers(rewriting.sampled(REPLICATES), [kind for _name, kind in described])
                 self._answers = SampledAnswers(self.data, sampled)
@@ -283,10 +284,9 @@ class Query:
             yield self._all_at_once()
             return
         self._load()
-        for name, sql in self._once.items():
-            self.data.compute_once(name, sql, for_answers=answers.reads(name))
+        self._compute_once(answers, self._once)
         self._rule = self._accuracy()
-        done = self.ledger[-1].hi + 1 if self.ledger else 0
+        done, used = self.ledger[-1].hi + 1 if self.ledger else 0, self._used
         if done:  # What was known is said at once.
             found = self._answer_after(answers, done)
             yield found
@@ -302,6 +302,9 @@ class Query:
                 yield found
                 self._is_enough(found)
                 return
+            if done:
+                self._compute_once(answers, used)
+                used = {}
             answers.add(done, end - 1)
             self.data.check_files()
             counted = db.execute(f"SELECT count(*) FROM {STATE}").fetchone()
@@ -317,6 +320,10 @@ class Query:
             yield found
             if self._is_enough(found):
                 return
+
+    def _compute_once(self, answers: Answers, tables: Mapping[str, str]) -> None:
+        for name, sql in tables.items():
+            self.data.compute_once(name, sql, for_answers=answers.reads(name))
 
     def _all_at_once(self) -> Answer:
         rows = self.data.rows_of(self._plain)

@@ -1,4 +1,4 @@
-"""Tables that every batch reads whole: what of them a query can use is found once, before the first batch.
+"""Tables that every batch reads whole: what of them a query can use is found once, after the first batch.
 
 Customers of one region, say: the conditions on the table alone, and those that it is joined to tables of fewer rows by.
 """

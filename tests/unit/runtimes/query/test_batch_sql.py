@@ -93,7 +93,7 @@ def test_conditions_of_a_table_that_is_read_whole_are_looked_at_once(
     sql = SPLIT_AND_WHOLE.format(where)
     query = Query(sql, data)
     assert query.how.startswith("by rows of a; d")
-    assert sorted(query._once) == used
+    assert sorted([*query._once, *query._used]) == used
     assert same_rows(list(query)[-1].rows, data.connection.execute(sql).fetchall())
 
 
@@ -113,7 +113,7 @@ def test_a_table_is_reduced_to_what_smaller_ones_are_joined_to(tables: DuckdbDat
     assert db.execute("SELECT count(*) FROM hocket_used_0_1").fetchone() == (12,)
     outer = sql.replace("JOIN region", "LEFT JOIN region").replace("WHERE region =", "AND region =")
     kept = Query(outer, data)
-    assert kept._once == {}  # Of an outer join, rows without a partner count too.
+    assert kept._used == {}  # Of an outer join, rows without a partner count too.
     assert same_rows(list(kept)[-1].rows, db.execute(outer).fetchall())
 
 
@@ -128,12 +128,23 @@ def shops(tables: DuckdbData) -> DuckdbData:
     return DuckdbData(db)
 
 
+def test_the_first_answer_does_not_wait_for_the_rows_that_later_batches_use(shops: DuckdbData) -> None:
+    db = shops.connection
+    found = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'hocket_used_0_0'"
+    db.execute("DROP TABLE IF EXISTS hocket_used_0_0")
+    answers = iter(Query(SHOPS.format("", ""), shops))
+    next(answers)
+    assert db.execute(found).fetchone() == (0,)
+    next(answers)
+    assert db.execute(found).fetchone() == (1,)
+
+
 def test_two_blocks_that_use_the_same_rows_of_a_table_find_them_once(shops: DuckdbData) -> None:
     of_value = "SELECT max(v) FROM sold AS o JOIN shop AS s ON o.s = s.s WHERE s.r < 3 AND o.v = sold.v"
     sql = SHOPS.format(f"AND sold.v = ({of_value})", "")
     query = Query(sql, shops)
     assert "sold" in query.how.split(";")[0], query.how
-    assert list(query._once) == ["hocket_used_0_0"]
+    assert list(query._used) == ["hocket_used_0_0"]
     assert same_rows(list(query)[-1].rows, shops.connection.execute(sql).fetchall())
 
 
