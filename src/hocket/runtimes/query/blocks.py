@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -35,7 +36,7 @@ Equality = tuple[UsedColumn, UsedColumn]
 
 
 class Block:
-    """One SELECT, the blocks in its FROM, and those in its expressions."""
+    """One SELECT, the blocks in its FROM, and those in its expressions. The SELECT stays as it is."""
 
     def __init__(self, scope: Scope, number: Iterator[int], parent: Block | None, is_derived: bool) -> None:
         if not isinstance(scope.expression, exp.Select):
@@ -61,7 +62,7 @@ class Block:
                 raise NotSplit(f"'{alias}' in FROM is no table")
         self.nested = [Block(inner, number, self, False) for inner in scope.subquery_scopes]
 
-    @property
+    @cached_property
     def aggregates(self) -> bool:
         """Whether it combines rows."""
         return bool(self.select.args.get("group")) or any(
@@ -74,7 +75,7 @@ class Block:
         having = self.select.args.get("having")
         return [*self.select.expressions, *([having] if having is not None else [])]
 
-    @property
+    @cached_property
     def group_by(self) -> list[exp.Expr]:
         """What it groups by."""
         group = self.select.args.get("group")
@@ -109,7 +110,7 @@ class Block:
             return self.derived[alias].output(name)
         return self.parent.resolved(expression) if self.parent is not None and not self.is_derived else None
 
-    @property
+    @cached_property
     def nullable(self) -> set[str]:
         """Tables and blocks in FROM of which an outer join gives NULL to rows without a partner."""
         from_, found = self.select.args.get("from_"), set[str]()
@@ -121,7 +122,7 @@ class Block:
             before.add(alias)
         return found
 
-    @property
+    @cached_property
     def semi_joined(self) -> set[str]:
         """Tables and blocks in FROM that are joined by SEMI or ANTI JOIN, so that their columns cannot be named."""
         joins = self.select.args.get("joins") or ()
@@ -143,8 +144,10 @@ class Block:
                 return found
         return None
 
-    def equalities(self) -> Iterator[Equality]:
+    @cached_property
+    def equalities(self) -> list[Equality]:
         """Pairs of columns that are equal in every row of this block, by its own conditions."""
+        found: list[Equality] = []
         for condition in self.conditions():
             pair: tuple[UsedColumn | None, UsedColumn | None] = (None, None)
             if isinstance(condition, exp.EQ):
@@ -155,7 +158,8 @@ class Block:
                     pair = self.resolved(condition.this), inner.output(inner.select.expressions[0].alias_or_name)
             first, second = pair
             if first is not None and second is not None and first != second:
-                yield first, second
+                found.append((first, second))
+        return found
 
     def conditions(self) -> Iterator[exp.Expr]:
         """The conditions of WHERE and ON, one at a time."""

@@ -157,7 +157,7 @@ def _require_one_kind(key: tuple[UsedColumn, ...], statistics: Statistics) -> No
 
 
 def _candidates(top: Block, uses: list[TableUse], statistics: Statistics) -> Iterator[tuple[UsedColumn, ...]]:
-    for columns in equal_columns(pair for block in top.all_blocks() for pair in block.equalities()):
+    for columns in equal_columns(pair for block in top.all_blocks() for pair in block.equalities):
         by_use: dict[TableUse, UsedColumn] = {}
         # Of several equal columns of a table any will do, best one that it is laid out by.
         for column in sorted(columns, key=lambda c: (c.column not in statistics.stored_keys(c.use.table), c)):
@@ -216,7 +216,7 @@ def _split_part(block: Block, columns: dict[TableUse, UsedColumn]) -> _Part:
             if part.key is None or not around:
                 raise NotSplit("a block in an expression is not tied to the key")
             _require_joined([part.key, around[0]], inner)
-            own = equal_columns(inner.equalities())
+            own = equal_columns(inner.equalities)
             if not any(part.key in equal and not equal.isdisjoint(around) for equal in own):
                 _combined(inner, columns, part)  # It is not of a row around it, but the same for all rows.
     return _Part(bool(split), keys[0] if keys else None)
@@ -270,18 +270,18 @@ def _require_joined(keys: list[UsedColumn], block: Block) -> None:
 
 def _known_equalities(block: Block) -> Iterator[Equality]:
     """Equal columns in this block, in blocks of its FROM, and in those around it that it may refer to."""
-    yield from block.equalities()
+    yield from block.equalities
     for inner in block.derived.values():
         yield from _derived_equalities(inner)
     while block.parent is not None and not block.is_derived:
         block = block.parent
-        yield from block.equalities()
+        yield from block.equalities
         for inner in block.derived.values():
             yield from _derived_equalities(inner)
 
 
 def _derived_equalities(block: Block) -> Iterator[Equality]:
-    yield from block.equalities()
+    yield from block.equalities
     for inner in block.derived.values():
         yield from _derived_equalities(inner)
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from hocket.runtimes.query.blocks import Block, TableUse, UsedColumn, equal_columns, own_expressions
+from hocket.runtimes.query.sql_text import quoted
 from hocket.runtimes.query.statement import DIALECT
 
 
@@ -46,17 +47,17 @@ def _of_block(
     uses = block.tables.values()
     own = {use: list(_own_conditions(block, use)) for use in uses}
     found: dict[TableUse, UsedRows] = {}
-    classes = equal_columns(block.equalities())
+    classes = equal_columns(block.equalities)
     for use in sorted((use for use in uses if use not in split), key=lambda use: rows(use.table)):
         conditions = [condition.sql(DIALECT) for condition in own[use]]
         for column, other in _equal(use, classes):
             if other.use in found:
-                among = f"SELECT {_quoted(other.column)} FROM {found[other.use].name}"
+                among = f"SELECT {quoted(other.column)} FROM {found[other.use].name}"
             elif other.use in split and own.get(other.use) and rows(use.table) > rows(other.use.table):
                 among = _select(other.use, {other.column}, [c.sql(DIALECT) for c in own[other.use]])
             else:
                 continue
-            conditions.append(f"{_quoted(use.alias)}.{_quoted(column)} IN ({among})")
+            conditions.append(f"{quoted(use.alias)}.{quoted(column)} IN ({among})")
         if conditions:
             sql = _select(use, _columns(block, use.alias), conditions)
             found[use] = UsedRows(names.setdefault(sql, f"hocket_used_{block.number}_{len(found)}"), sql)
@@ -91,10 +92,6 @@ def _table_of(column: exp.Expr) -> str:
 
 
 def _select(use: TableUse, columns: set[str], conditions: list[str]) -> str:
-    alias = _quoted(use.alias)
-    shown = ", ".join(f"{alias}.{_quoted(column)}" for column in sorted(columns)) or "1 AS one"
-    return f"SELECT {shown} FROM {_quoted(use.table)} AS {alias} WHERE {' AND '.join(map('({})'.format, conditions))}"
-
-
-def _quoted(name: str) -> str:
-    return exp.to_identifier(name, quoted=True).sql(DIALECT)
+    alias = quoted(use.alias)
+    shown = ", ".join(f"{alias}.{quoted(column)}" for column in sorted(columns)) or "1 AS one"
+    return f"SELECT {shown} FROM {quoted(use.table)} AS {alias} WHERE {' AND '.join(map('({})'.format, conditions))}"
