@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from benchmarks.machine import table
-from benchmarks.paramserver.groups.job_mix import CORES, HOSTS, JOBS, MEM_MIB, SIZES
+from benchmarks.paramserver.groups.job_mix import HOSTS, JOBS, MEM_MIB, SIZES
 from benchmarks.paramserver.groups.policy_run import POLICIES, PolicyRun
 from benchmarks.paramserver.groups.recorded_groups import RecordedGroup, recorded_groups
 from hocket.control.journal.open import open_to_read
@@ -153,9 +153,9 @@ def _simulated(name: str, run: PolicyRun, phases: dict[str, tuple[float, float]]
             iterations[job] * (comp_s + comm_s), _REFERENCE, comp_s=comp_s, comm_s=comm_s, epochs=iterations[job],
             costs=Costs(start_s=start_s),
         )  # fmt: skip
-        demand = Demand(cores=CORES, mem_mib=350.0, net_mbps=run.mbit)
+        demand = Demand(cores=run.shape.cores, mem_mib=350.0, net_mbps=run.mbit)
         submissions.append(Submission(0.0, Job(job, "", Kind.PARAMETER_SERVER, demand=demand, sizes=SIZES), truth))
-    nodes = tuple(Node(f"n{i}", cores=CORES, mem_mib=MEM_MIB, net_mbps=run.mbit) for i in range(HOSTS))
+    nodes = tuple(Node(f"n{i}", cores=run.shape.cores, mem_mib=MEM_MIB, net_mbps=run.mbit) for i in range(HOSTS))
     options = POLICIES[run.policy]
     settings = dict(word.split("=") for flag, word in pairwise(options) if flag == "--param")
     ran = simulate(

@@ -17,6 +17,7 @@ from hocket.model.curve import Beliefs, Curve, Estimate
 _95_PERCENT = 1.96  # deviations either side
 _WARM_UP = 3  # iterations of each job before a round is measured
 _FORESEEN = 3 * 20  # phases of each job that are foreseen
+SHORT_COMM = 0.25  # of the primary COMM's time: a second COMM that takes at most so long need not give way
 
 
 class Profile(Struct, frozen=True, gc=False):

@@ -1,0 +1,70 @@
+"""How fast links must be for eight jobs to need CPU and network for as long, and how long the jobs then are alone.
+
+So the comparison is the same on machines of any speed. It is found by two short runs of `isolated` that differ in
+length: what the longer one took and used more is without start-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from benchmarks.paramserver.groups.job_mix import JOBS, HostShape
+from benchmarks.paramserver.groups.policy_run import PolicyRun, run_policy
+
+_FILE = "balance"  # in the folder of results; without .json, as it is no run
+_SHARES = (0.2, 0.8)  # of the jobs' epochs, on hosts of a core or less; more where cores are
+_MBIT_A_CORE = 125.0  # near what was found: a link far from it would make the short runs long
+_STEP_MBIT = 5.0
+
+
+class Balance(Struct, frozen=True):
+    """What was found."""
+
+    shape: HostShape
+    mbit: float
+    start_s: float  # of `isolated`, whatever the jobs' length
+    epochs_s: float  # of `isolated`, with such links, for all epochs of all jobs
+
+    def share(self, seconds: float) -> float:
+        """Of their epochs, for which `isolated` takes so long."""
+        return max(0.01, (seconds - self.start_s) / self.epochs_s)
+
+    def seconds(self, share: float) -> float:
+        """What `isolated` takes for such a share."""
+        return self.start_s + share * self.epochs_s
+
+
+def balance(shape: HostShape, data: Path, out: Path, tell: Callable[[str], None]) -> Balance:
+    """As it was found before for such hosts, or by two runs."""
+    if (found := _found_before(out)) is not None and found.shape == shape:
+        return found
+    probed_mbit, times = _MBIT_A_CORE * shape.cores, max(1.0, shape.cores)
+    short, longer = (
+        run_policy("isolated", JOBS, share * times, probed_mbit, shape, data, out, number, tell)
+        for number, share in zip((-1, 0), _SHARES, strict=True)
+    )
+    found = balanced(short, longer)
+    (out / _FILE).write_bytes(msgspec.json.encode(found))
+    return found
+
+
+def balanced(short: PolicyRun, longer: PolicyRun) -> Balance:
+    """By two runs of different length."""
+    share = longer.share - short.share
+    cpu_s, net_s = (max(b - a, 1e-9) / share for a, b in zip(short.used_s(), longer.used_s(), strict=True))
+    took_s = max(longer.makespan_s - short.makespan_s, 1e-3) / share
+    mbit = max(_STEP_MBIT, round(short.mbit * net_s / cpu_s / _STEP_MBIT) * _STEP_MBIT)
+    # Jobs alone need CPU and network in turns, and with such links both for as long.
+    epochs_s = took_s * 2 * cpu_s / (cpu_s + net_s)
+    return Balance(short.shape, mbit, max(0.0, short.makespan_s - short.share * took_s), epochs_s)
+
+
+def _found_before(out: Path) -> Balance | None:
+    try:
+        return msgspec.json.decode((out / _FILE).read_bytes(), type=Balance)
+    except (OSError, msgspec.MsgspecError):
+        return None
