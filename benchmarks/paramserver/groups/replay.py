@@ -29,6 +29,7 @@ from hocket.executors.simulated.beliefs import parse_beliefs
 from hocket.executors.simulated.phases import Phases, Played, interleave
 from hocket.model.event import JobSubmitted, PhasesObserved
 from hocket.model.job import Job, Kind
+from hocket.model.phases import SHORT_COMM
 from hocket.model.resources import Demand, Node
 from hocket.model.view import Costs
 from hocket.policies import find
@@ -115,6 +116,7 @@ def play_group(group: RecordedGroup) -> Played:
             t.comm_s * t.slowest,
             tuple(places[n] for n in t.nodes),
             meeting_s=t.meeting_s,
+            short=SHORT_COMM,
         )
         for t in group.tenants
     )
@@ -151,7 +153,7 @@ def _simulated(name: str, run: PolicyRun, phases: dict[str, tuple[float, float]]
         start_s = max(0.0, times[job].first_iteration_s - times[job].started_s - comp_s - comm_s)
         truth = Truth(
             iterations[job] * (comp_s + comm_s), _REFERENCE, comp_s=comp_s, comm_s=comm_s, epochs=iterations[job],
-            costs=Costs(start_s=start_s),
+            costs=Costs(start_s=start_s), short_comm=SHORT_COMM,
         )  # fmt: skip
         demand = Demand(cores=run.shape.cores, mem_mib=350.0, net_mbps=run.mbit)
         submissions.append(Submission(0.0, Job(job, "", Kind.PARAMETER_SERVER, demand=demand, sizes=SIZES), truth))

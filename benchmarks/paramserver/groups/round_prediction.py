@@ -10,7 +10,7 @@ from msgspec import Struct
 from benchmarks.machine import table
 from benchmarks.paramserver.groups.recorded_groups import PlayedTenant, RecordedGroup
 from hocket.model.partition import Sharing
-from hocket.model.phases import Profile, foresee, predict
+from hocket.model.phases import SHORT_COMM, Profile, foresee, predict
 
 _GOALS = (0.05, 0.10)  # mean, 95th percentile
 
@@ -52,11 +52,11 @@ def round_errors(groups: Sequence[RecordedGroup]) -> RoundErrors:
             continue
         machines = len(group.nodes)
         now = [profile_meanwhile(tenant) for tenant in group.tenants]
-        meanwhile.append(foresee(now, machines).iteration_s.mean / group.round_s - 1)
+        meanwhile.append(foresee(now, machines, SHORT_COMM).iteration_s.mean / group.round_s - 1)
         equation_1.append(predict(now, machines).iteration_s.mean / group.round_s - 1)
         then = [tenant.before for tenant in group.tenants if tenant.before is not None]
         if len(then) == len(group.tenants):
-            before.append(foresee(then, machines).iteration_s.mean / group.round_s - 1)
+            before.append(foresee(then, machines, SHORT_COMM).iteration_s.mean / group.round_s - 1)
     return RoundErrors(before, meanwhile, equation_1)
 
 
