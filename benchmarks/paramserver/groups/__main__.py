@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.machine import machine
 from benchmarks.paramserver.groups.comparison import Wanted, as_json, compared, draw, run_all, text
 from benchmarks.paramserver.groups.job_mix import HostShape
-from benchmarks.paramserver.groups.policy_run import POLICIES
+from benchmarks.paramserver.groups.policy_run import POLICIES, RunFailed
 from hocket.testing.hosts import network
 
 _QUICK = 0.3  # of the jobs' epochs
@@ -58,6 +58,9 @@ def main(arguments: list[str] | None = None) -> int:
         )  # fmt: skip
         try:
             failed = run_all(wanted, chosen.data, chosen.out)
+        except RunFailed as error:  # of those that balance the links
+            print(error, file=sys.stderr)
+            return 1
         except KeyboardInterrupt:
             return 130
     if (found := compared(chosen.out)) is None:

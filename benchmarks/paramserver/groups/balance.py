@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from benchmarks.paramserver.groups.job_mix import JOBS, HostShape
-from benchmarks.paramserver.groups.policy_run import PolicyRun, run_policy
+from benchmarks.paramserver.groups.policy_run import PolicyRun, RunFailed, run_policy
 
 _FILE = "balance"  # in the folder of results; without .json, as it is no run
 _SHARES = (0.2, 0.8)  # of the jobs' epochs, on hosts of a core or less; more where cores are
@@ -43,20 +43,27 @@ def balance(shape: HostShape, data: Path, out: Path, tell: Callable[[str], None]
     if (found := _found_before(out)) is not None and found.shape == shape:
         return found
     probed_mbit, times = _MBIT_A_CORE * shape.cores, max(1.0, shape.cores)
-    short, longer = (
-        run_policy("isolated", JOBS, share * times, probed_mbit, shape, data, out, number, tell)
-        for number, share in zip((-1, 0), _SHARES, strict=True)
-    )
-    found = balanced(short, longer)
+    probes = out / "probes"
+    probes.mkdir(exist_ok=True)
+    runs = []
+    for number, share in enumerate(_SHARES):
+        runs.append(run_policy("isolated", JOBS, share * times, probed_mbit, shape, data, probes, number, tell))
+        (probes / f"isolated-{number}.json").write_bytes(msgspec.json.encode(runs[-1]))
+    found = balanced(*runs)
     (out / _FILE).write_bytes(msgspec.json.encode(found))
     return found
 
 
 def balanced(short: PolicyRun, longer: PolicyRun) -> Balance:
-    """By two runs of different length."""
+    """By two runs of different length; RunFailed if the longer one took or used no more."""
     share = longer.share - short.share
-    cpu_s, net_s = (max(b - a, 1e-9) / share for a, b in zip(short.used_s(), longer.used_s(), strict=True))
-    took_s = max(longer.makespan_s - short.makespan_s, 1e-3) / share
+    cpu_s, net_s = ((b - a) / share for a, b in zip(short.used_s(), longer.used_s(), strict=True))
+    took_s = (longer.makespan_s - short.makespan_s) / share
+    if min(cpu_s, net_s, took_s) <= 0:
+        raise RunFailed(
+            f"jobs {longer.share / short.share:g} times as long used {cpu_s * share:.2f} s more of all CPUs and "
+            f"{net_s * share:.2f} s more of all links, in {took_s * share:.1f} s more: give --mbit and --length"
+        )
     mbit = max(_STEP_MBIT, round(short.mbit * net_s / cpu_s / _STEP_MBIT) * _STEP_MBIT)
     # Jobs alone need CPU and network in turns, and with such links both for as long.
     epochs_s = took_s * 2 * cpu_s / (cpu_s + net_s)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from benchmarks.machine import table
 from benchmarks.paramserver.groups.balance import Balance, balance
-from benchmarks.paramserver.groups.job_mix import HOSTS, JOBS, HostShape, make_data
+from benchmarks.paramserver.groups.job_mix import HOSTS, JOBS, HostShape, compile_kernels, make_data
 from benchmarks.paramserver.groups.policy_run import POLICIES, PolicyRun, RunFailed, run_policy
 from benchmarks.paramserver.groups.recorded_groups import recorded_groups
 from benchmarks.paramserver.groups.round_prediction import RoundErrors, round_errors
@@ -58,6 +58,8 @@ def run_all(wanted: Wanted, data: Path, out: Path, first_seed: int = 1) -> list[
     tell = _teller()
     tell("generating the jobs' data …")
     make_data(data)
+    tell("compiling …")
+    compile_kernels(data)
     found = _balance(wanted, data, out, lambda said: tell(f"measuring what the jobs need: {said}"))
     share = found.share(wanted.seconds) if wanted.share is None else wanted.share
     tell("")

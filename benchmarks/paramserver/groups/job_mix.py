@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,6 +81,22 @@ JOBS = (
 def make_data(folder: Path) -> None:
     """Generate what is not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    for number, job in enumerate(JOBS):
-        if not job.file(folder).exists():
-            generate_sized(job.application, job.file(folder), job.data, seed=number)
+    missing = [(number, job) for number, job in enumerate(JOBS) if not job.file(folder).exists()]
+    if missing:
+        with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+            list(pool.map(_make_one, [folder] * len(missing), *zip(*missing, strict=True)))
+
+
+def _make_one(folder: Path, number: int, job: MixedJob) -> None:
+    generate_sized(job.application, job.file(folder), job.data, seed=number)
+
+
+def compile_kernels(folder: Path) -> None:
+    """Train a little of each application, and find groups once: numba keeps what it compiles; no run waits for it."""
+    commands = [[sys.executable, "-c", "from hocket.policies.harmony.policy import compile_search; compile_search()"]]
+    commands += [job.command(folder, 0.0, 1) for job in JOBS if job.name.endswith("-comm")]
+    env = {**os.environ, "NNODES": "1", "NODE_RANK": "0"}
+    children = [subprocess.Popen(c, env=env, stdout=subprocess.DEVNULL, cwd=folder) for c in commands]
+    for child, command in zip(children, commands, strict=True):
+        if child.wait():
+            raise RuntimeError(f"{' '.join(command)}: exit code {child.returncode}")

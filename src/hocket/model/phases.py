@@ -17,7 +17,7 @@ from hocket.model.curve import Beliefs, Curve, Estimate
 _95_PERCENT = 1.96  # deviations either side
 _WARM_UP = 3  # iterations of each job before a round is measured
 _FORESEEN = 3 * 20  # phases of each job that are foreseen
-# Of the time of the primary COMM: a second one that takes at most so long need not give way (`agent/phase_token_rules`).
+# Of the time of the primary COMM: a second one that takes at most so long need not give way (`phase_token_rules.py`).
 SHORT_COMM = 0.25
 
 

@@ -27,7 +27,7 @@ _CHUNKS_AHEAD = 2  # that are sent before the receiver asks for more
 # keep a fast link busy: a sender and a receiver of 1,000 Mbit/s lose nothing by it.
 _BUFFER_BYTES, _LEAST_BUFFER_BYTES = 512 << 10, 64 << 10
 _LENGTH = struct.Struct("!I")
-# The kernel waits for all that is wanted: a slow link delivers a packet at a time, and each would be a call from Python.
+# The kernel waits for all that is wanted: a slow link delivers packet by packet, and each would be a call from Python.
 _WHOLE = getattr(socket, "MSG_WAITALL", 0)
 _BUSY_TIME = struct.Struct("=168xQ")  # Linux' tcp_info up to tcpi_busy_time, in microseconds
 _LONGEST_HEADER = 64 << 20  # An exchange carries a number for each block.
