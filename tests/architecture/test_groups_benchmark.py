@@ -102,6 +102,8 @@ def test_links_balance_when_jobs_need_them_for_as_long_as_the_cpu() -> None:
     # Of the 40 s for all epochs, jobs compute for ten parts of 14, and then communicate for as long.
     assert found.epochs_s == pytest.approx(40.0 * 20 / 14)
     assert found.seconds(found.share(100.0)) == pytest.approx(100.0)
+    with pytest.raises(RunFailed, match="needs 10 s to start jobs alone"):
+        found.share(9.0)
 
 
 def test_a_balance_that_was_not_measured_is_refused() -> None:

@@ -30,8 +30,10 @@ class Balance(Struct, frozen=True):
     epochs_s: float  # of `isolated`, with such links, for all epochs of all jobs
 
     def share(self, seconds: float) -> float:
-        """Of their epochs, for which `isolated` takes so long."""
-        return max(0.01, (seconds - self.start_s) / self.epochs_s)
+        """Of their epochs, for which `isolated` takes so long; RunFailed if it takes longer to start."""
+        if seconds <= self.start_s:
+            raise RunFailed(f"`isolated` needs {self.start_s:.0f} s to start jobs alone: --seconds must be above that")
+        return (seconds - self.start_s) / self.epochs_s
 
     def seconds(self, share: float) -> float:
         """What `isolated` takes for such a share."""
