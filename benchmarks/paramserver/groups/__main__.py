@@ -66,13 +66,16 @@ def main(arguments: list[str] | None = None) -> int:
     if (found := compared(chosen.out)) is None:
         print(*failed, f"'{chosen.out}' has no result", sep="\n", file=sys.stderr)
         return 1
-    pictures = draw(found, chosen.out)
+    try:
+        pictures = ", ".join(map(str, draw(found, chosen.out)))
+    except ModuleNotFoundError as error:
+        pictures = f"none here ({error}); --summary draws them where there is"
     if chosen.json:
         print(json.dumps(as_json(found)))
     else:
         here = machine()
         print(f"{here.date}, {here.cores} cores, {here.memory_gib:g} GiB, Python {here.python}; load {here.load:g}")
-        print("\n".join([*text(found), f"  pictures: {', '.join(map(str, pictures))}"]))
+        print("\n".join([*text(found), f"  pictures: {pictures}"]))
     print(*failed, sep="\n", file=sys.stderr, end="\n" if failed else "")
     return 1 if failed else 0
 

@@ -16,7 +16,7 @@ from benchmarks.paramserver.groups.job_mix import JOBS, HostShape
 from benchmarks.paramserver.groups.policy_run import PolicyRun, RunFailed, run_policy
 
 _FILE = "balance"  # in the folder of results; without .json, as it is no run
-_SHARES = (0.2, 0.8)  # of the jobs' epochs, on hosts of a core or less; more where cores are
+_SHARES = (0.2, 0.8)  # of the jobs' epochs, on hosts of two cores or less; more where cores are
 _MBIT_A_CORE = 125.0  # near what was found: a link far from it would make the short runs long
 _STEP_MBIT = 5.0
 
@@ -44,7 +44,7 @@ def balance(shape: HostShape, data: Path, out: Path, tell: Callable[[str], None]
     """As it was found before for such hosts, or by two runs."""
     if (found := _found_before(out)) is not None and found.shape == shape:
         return found
-    probed_mbit, times = _MBIT_A_CORE * shape.cores, max(1.0, shape.cores)
+    probed_mbit, times = _MBIT_A_CORE * shape.cores, max(1.0, shape.cores / 2)
     probes = out / "probes"
     probes.mkdir(exist_ok=True)
     runs = []
