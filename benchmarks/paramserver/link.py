@@ -34,10 +34,18 @@ def text(found: dict[str, Any]) -> list[str]:
         (
             f"{of['hosts']} hosts, {of['mbit']:g} Mbit/s", f"{of['pull_ms']:.0f}", f"{of['push_ms']:.0f}",
             f"{of['limit_ms']:.0f}", f"{of['share']:.0%}",
+            f"{of['cpu_ms_per_mb']:.1f}",
         )
         for of in found["links"]
     ]  # fmt: skip
-    titles = (f"{found['bytes'] / 1e6:g} MB of model", "PULL ms", "PUSH ms", "each at the limit", "both, of the limit")
+    titles = (
+        f"{found['bytes'] / 1e6:g} MB of model",
+        "PULL ms",
+        "PUSH ms",
+        "each at the limit",
+        "both, of the limit",
+        "CPU ms a MB",
+    )
     return [title, *table(titles, rows)]
 
 

@@ -10,12 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from benchmarks.machine import ROOT, median, table
-from hocket.paramserver import Algorithm, DataBlock, PhaseTimes, train
+from hocket.paramserver import Algorithm, DataBlock, EpochEnd, PhaseTimes, train
 
 _FACTS_MS = {"within a host": 21.0, "between hosts": 110.0}  # shared memory and TCP, of the project's own measurements
 _GOAL_MS = 25.0
@@ -41,13 +42,18 @@ class Sending(Algorithm):
         return float(params["model"][0] + params["model"][-1])
 
 
-def run(size: int, iterations: int, hosts: int, workers: int) -> PhaseTimes:
-    """The median times of an iteration on this host."""
+def run(size: int, iterations: int, hosts: int, workers: int, cpu_s: list[float] | None = None) -> PhaseTimes:
+    """The median times of an iteration on this host; `cpu_s` is told this process's CPU time at the end of each."""
     blocks = [DataBlock(f"block {host}", {}) for host in range(hosts)]
     times: list[PhaseTimes] = []
+
+    def note(end: EpochEnd) -> None:
+        times.append(end.times)
+        if cpu_s is not None:
+            cpu_s.append(time.process_time())
+
     trained = train(
-        Sending(size), blocks, workers=workers, epochs=iterations, objective_every=iterations,
-        on_epoch=lambda end: times.append(end.times),
+        Sending(size), blocks, workers=workers, epochs=iterations, objective_every=iterations, on_epoch=note
     )  # fmt: skip
     assert trained.objective == 2 * iterations * hosts * hosts, trained.objective
     if not times:
@@ -151,5 +157,12 @@ def _two_hosts(size: int, iterations: int) -> dict[str, float]:
 
 
 def tell(size: int, iterations: int, hosts: int = 2) -> None:
-    """Print what `run` measures as one of some hosts."""
-    print(json.dumps(_shown(run(size, iterations, hosts, 1))))
+    """Print what `run` measures as one of some hosts, and what a MB that it sends costs it of CPU time, in ms.
+
+    That is with all that comes in meanwhile, which is as much, and with adding it up.
+    """
+    cpu_s: list[float] = []
+    shown = _shown(run(size, iterations, hosts, 1, cpu_s))
+    sent_mb = 2 * size * (hosts - 1) / hosts / 1e6
+    each_s = [after - before for before, after in pairwise(cpu_s[:-1])]  # The last has the objective.
+    print(json.dumps({**shown, "cpu_ms_per_mb": median(each_s) * 1e3 / sent_mb if each_s else 0.0}))

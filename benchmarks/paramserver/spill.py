@@ -15,18 +15,19 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from benchmarks.machine import ROOT, median, table
+from hocket.agent.cgroup import MEMORY, Cgroup
+from hocket.agent.node.containment import Containment, Wanted
+from hocket.agent.protocol import RunKey, RunLimits
 
 _MIB = 1 << 20
 _MODULE = "benchmarks.paramserver.spill"
 _NNZ = 100  # of a row
 _FEATURES = 20_000
-_CGROUPS = Path("/sys/fs/cgroup/memory")
 _MISSED = 0.06  # of α: it was not kept
 
 
@@ -130,11 +131,12 @@ def _series(
 
 def _run(job: dict[str, Any], other_mib: int) -> dict[str, Any]:
     """One job; beside it, from a third to two thirds of its epochs, a process that takes memory."""
-    with _cgroup(job["mem_mib"] if other_mib else 0) as tasks:
-        command = [sys.executable, "-m", _MODULE, "_job", json.dumps({**job, "tasks": str(tasks or "")})]
+    with _cgroup(job["mem_mib"] if other_mib else 0) as cgroup:
+        folders = {} if cgroup is None else cgroup.folders
+        command = [sys.executable, "-m", _MODULE, "_job", json.dumps({**job, "cgroup": folders})]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
             assert process.stdout is not None
-            epochs = _epochs(process.stdout, int(job["epochs"]), other_mib, tasks)
+            epochs = _epochs(process.stdout, int(job["epochs"]), other_mib, folders)
         if process.returncode not in (0, -signal.SIGKILL):
             raise RuntimeError(f"the job with α {job['alpha']} ended with {process.returncode}")
     shares, alpha = [epoch["share"] for epoch in epochs[1:]] or [1.0], job["alpha"]
@@ -149,14 +151,14 @@ def _run(job: dict[str, Any], other_mib: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _epochs(lines: IO[str], count: int, other_mib: int, tasks: Path | None) -> list[dict[str, float]]:
+def _epochs(lines: IO[str], count: int, other_mib: int, folders: dict[str, str]) -> list[dict[str, float]]:
     found: list[dict[str, float]] = []
     other: subprocess.Popen[str] | None = None
     try:
         for line in lines:
             found.append(json.loads(line))
             if other_mib and len(found) == count // 3:
-                command = [sys.executable, "-m", _MODULE, "_other", str(tasks), str(other_mib)]
+                command = [sys.executable, "-m", _MODULE, "_other", json.dumps(folders), str(other_mib)]
                 other = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, cwd=ROOT)
             if other is not None and len(found) == 2 * count // 3:
                 _end(other)
@@ -175,31 +177,27 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 @contextmanager
-def _cgroup(mem_mib: int) -> Iterator[Path | None]:
-    """A cgroup below ours with so much memory; its file of processes. Raises OSError where there can be none."""
+def _cgroup(mem_mib: int) -> Iterator[Cgroup | None]:
+    """A cgroup below ours with so much memory. Raises OSError where there can be none."""
     if not mem_mib:
         yield None
         return
-    own = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if ":memory:" in line)
-    folder = _CGROUPS / own.split(":", 2)[2].lstrip("/") / f"spill-{os.getpid()}-{time.monotonic_ns()}"
-    folder.mkdir()
+    contained = Containment(Wanted.AUTO, f"spill-{os.getpid()}")
+    made = contained.create(RunKey("spill", time.monotonic_ns()), "job", RunLimits(float(mem_mib), 0.0))
+    if made is None or MEMORY not in made.folders:
+        raise OSError(contained.text)
     try:
-        (folder / "memory.limit_in_bytes").write_text(str(mem_mib * _MIB))
-        yield folder / "cgroup.procs"
+        yield made
     finally:
-        for _ in range(100):
-            try:
-                folder.rmdir()
-                break
-            except OSError:
-                time.sleep(0.05)
+        contained.remove(made)
+        contained.close()
 
 
 def _job(given: str) -> None:
     """In a process of its own: train, and print a line for each epoch."""
     job = json.loads(given)
-    if job["tasks"]:
-        Path(job["tasks"]).write_text(str(os.getpid()))
+    if job["cgroup"]:
+        Cgroup(job["cgroup"]).enter()
     from hocket.paramserver import EpochEnd
     from hocket.runtimes.paramserver.applications.lasso import LassoRegression
     from hocket.runtimes.paramserver.host_blocks import SpillOptions
@@ -224,9 +222,9 @@ def _job(given: str) -> None:
     )  # fmt: skip
 
 
-def _other(tasks: str, mem_mib: str) -> None:
+def _other(folders: str, mem_mib: str) -> None:
     """In a process of its own: take memory, some at a time, until the input ends."""
-    Path(tasks).write_text(str(os.getpid()))
+    Cgroup(json.loads(folders)).enter()
     taken = []
     for _ in range(int(mem_mib)):
         taken.append(b"x" * _MIB)

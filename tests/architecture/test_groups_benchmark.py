@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from benchmarks.paramserver import regroup
-from benchmarks.paramserver.groups import comparison, job_mix, replay
-from benchmarks.paramserver.groups.policy_run import JobTimes, PolicyRun, UseSample, job_times
+from benchmarks.paramserver.groups import balance, comparison, job_mix, replay
+from benchmarks.paramserver.groups.policy_run import JobTimes, PolicyRun, RunFailed, UseSample, job_times
 from benchmarks.paramserver.groups.recorded_groups import recorded_groups
 from benchmarks.paramserver.groups.round_prediction import RoundErrors, round_errors
 
@@ -84,6 +85,82 @@ def test_runs_are_compared_by_their_jobs_ends(tmp_path: Path) -> None:
     assert "33" in shown
     assert "the best possible makespan, start-up apart: 20 s, by the CPU" in shown
     assert [path.name for path in comparison.draw(found, tmp_path)] == ["groups-use.png", "groups-use.svg"]
+
+
+def used(share: float, cpu: float, net: float, makespan_s: float) -> PolicyRun:
+    """A run in which hosts used so much of their CPU and links all the time."""
+    times = [JobTimes("lda-comp", 0.0, makespan_s, 1.0, 1, "finished")]
+    seconds = range(1, round(makespan_s) + 1)
+    return PolicyRun("isolated", share, 50.0, times, [UseSample(float(s), cpu, net) for s in seconds], "")
+
+
+def test_links_balance_when_jobs_need_them_for_as_long_as_the_cpu() -> None:
+    # 20 s more took 10 s more of all CPUs and 4 s more of all links, for a half of the epochs more.
+    found = balance.balanced(used(0.5, 0.5, 0.2, 30.0), used(1.0, 0.5, 0.2, 50.0))
+    assert found.mbit == 20.0
+    assert found.start_s == pytest.approx(10.0)
+    # Of the 40 s for all epochs, jobs compute for ten parts of 14, and then communicate for as long.
+    assert found.epochs_s == pytest.approx(40.0 * 20 / 14)
+    assert found.seconds(found.share(100.0)) == pytest.approx(100.0)
+    with pytest.raises(RunFailed, match="needs 10 s to start jobs alone"):
+        found.share(9.0)
+
+
+def test_a_balance_that_was_not_measured_is_refused() -> None:
+    with pytest.raises(RunFailed, match=r"used 0\.00 s more of all CPUs .* give --mbit and --length"):
+        balance.balanced(used(0.5, 0.0, 0.2, 30.0), used(1.0, 0.0, 0.2, 50.0))
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The runs that were made, which take no time; those of `naive` fail."""
+    made: list[str] = []
+
+    def run_policy(
+        policy: str, _jobs: object, share: float, mbit: float, shape: job_mix.HostShape, _data: Path, out: Path,
+        seed: int, _tell: object,
+    ) -> PolicyRun:  # fmt: skip
+        made.append(f"{policy}-{seed}")
+        if policy == "naive":
+            raise RunFailed("naive: a job failed")
+        (out / f"{policy}-{seed}.journal").touch()
+        return PolicyRun(policy, share, mbit, job_times(a_run()), [], f"{policy}-{seed}.journal", shape)
+
+    monkeypatch.setattr(comparison, "run_policy", run_policy)
+    for name in ("make_data", "compile_kernels"):
+        monkeypatch.setattr(comparison, name, lambda _folder: None)
+    return made
+
+
+def test_what_has_run_is_not_run_again_unless_it_was_another_length(ran: list[str], tmp_path: Path) -> None:
+    def wanted(share: float) -> comparison.Wanted:
+        return comparison.Wanted(["isolated", "harmony"], 2, job_mix.HostShape(3.0, 3), share, mbit=100.0)
+
+    assert comparison.run_all(wanted(1.0), tmp_path, tmp_path) == []
+    assert ran == ["isolated-1", "harmony-1", "isolated-2", "harmony-2"]
+    (tmp_path / "harmony-1.json").write_bytes(b"{")  # It was killed while it wrote.
+    (tmp_path / "isolated-2.journal").unlink()
+    ran.clear()
+    comparison.run_all(wanted(1.0), tmp_path, tmp_path)
+    assert ran == ["harmony-1", "isolated-2"]
+    ran.clear()
+    comparison.run_all(wanted(2.0), tmp_path, tmp_path)
+    assert len(ran) == 4
+
+
+def test_a_run_that_fails_keeps_no_other_from_being_made(ran: list[str], tmp_path: Path) -> None:
+    shape = job_mix.HostShape()
+    wanted = comparison.Wanted(["naive", "harmony"], 1, shape, 1.0, mbit=100.0)
+    assert comparison.run_all(wanted, tmp_path, tmp_path) == ["naive: a job failed"]
+    assert ran == ["naive-1", "harmony-1"]
+
+
+def test_no_run_begins_that_might_not_end_in_time(ran: list[str], tmp_path: Path) -> None:
+    (tmp_path / "balance").write_bytes(msgspec.json.encode(balance.Balance(job_mix.HostShape(), 100.0, 10.0, 50.0)))
+    wanted = comparison.Wanted(["harmony"], 3, job_mix.HostShape(), seconds=60.0, within_s=60.0)
+    (said,) = comparison.run_all(wanted, tmp_path, tmp_path)
+    assert said.startswith("stopped before harmony-1: it might not end in time")
+    assert ran == []
 
 
 def test_a_move_is_found_between_two_attempts(tmp_path: Path) -> None:

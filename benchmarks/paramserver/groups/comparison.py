@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from benchmarks.machine import table
-from benchmarks.paramserver.groups.job_mix import CORES, HOSTS, JOBS, make_data
-from benchmarks.paramserver.groups.policy_run import POLICIES, PolicyRun, run_policy
+from benchmarks.paramserver.groups.balance import Balance, balance
+from benchmarks.paramserver.groups.job_mix import HOSTS, JOBS, HostShape, compile_kernels, make_data
+from benchmarks.paramserver.groups.policy_run import POLICIES, PolicyRun, RunFailed, run_policy
 from benchmarks.paramserver.groups.recorded_groups import recorded_groups
 from benchmarks.paramserver.groups.round_prediction import RoundErrors, round_errors
 from hocket.control.journal.open import open_to_read
@@ -20,8 +23,19 @@ from hocket.control.ports import Cycle
 from hocket.model.event import PhasesObserved
 from hocket.reports.mean_interval import MeanInterval, mean_interval
 
-_PROBED_SHARES, _PROBED_MBIT = (0.2, 0.8), 50.0
-_STEP_MBIT = 5.0
+_LONGER = 1.3  # times the longest run so far: how long the next may take
+
+
+class Wanted(Struct, frozen=True):
+    """What to run."""
+
+    policies: list[str]
+    repetitions: int
+    shape: HostShape
+    share: float | None = None  # of the jobs' epochs
+    seconds: float = 0.0  # that `isolated` takes, if no share is given
+    mbit: float | None = None  # of links; None: as the jobs need it to balance
+    within_s: float = float("inf")  # No run begins that would not end in time.
 
 
 class Compared(Struct, frozen=True):
@@ -34,42 +48,85 @@ class Compared(Struct, frozen=True):
     errors: RoundErrors
 
 
-def compare(
-    policies: Sequence[str], repetitions: int, share: float, mbit: float | None, data: Path, out: Path,
-    first_seed: int = 1,
-) -> Compared:  # fmt: skip
-    """Run each policy so often; the orders of submission are the same for all of them."""
+def run_all(wanted: Wanted, data: Path, out: Path, first_seed: int = 1) -> list[str]:
+    """Run each policy so often; what failed. The orders of submission are the same for all policies.
+
+    Each result is written when it is there, and a run that has one already is not made again.
+    """
+    began_s = time.monotonic()
     out.mkdir(parents=True, exist_ok=True)
     tell = _teller()
     tell("generating the jobs' data …")
     make_data(data)
-    if mbit is None:
-        mbit = balanced_mbit(data, out, lambda said: tell(f"measuring what the jobs need: {said}"))
-    runs = []
-    for repetition in range(repetitions):
-        for policy in policies:
-            said = f"run {len(runs) + 1} of {repetitions * len(policies)}, {policy}: "
-            seed = first_seed + repetition
-            runs.append(run_policy(policy, JOBS, share, mbit, data, out, seed, lambda s, said=said: tell(said + s)))
-            (out / f"{policy}-{seed}.json").write_bytes(msgspec.json.encode(runs[-1]))
+    tell("compiling …")
+    compile_kernels(data)
+    found = _balance(wanted, data, out, lambda said: tell(f"measuring what the jobs need: {said}"))
+    share = found.share(wanted.seconds) if wanted.share is None else wanted.share
     tell("")
-    recorded = [list(open_to_read(run.journal)) for run in runs]
+    print(f"links of {found.mbit:g} Mbit/s, {share:.3g} of the jobs' epochs", file=sys.stderr)
+    failed: list[str] = []
+    longest_s = found.seconds(share)
+    for repetition in range(wanted.repetitions):
+        for policy in wanted.policies:
+            seed = first_seed + repetition
+            path = out / f"{policy}-{seed}.json"
+            before = read_run(path)
+            if before is not None and (before.share, before.mbit, before.shape) == (share, found.mbit, wanted.shape):
+                continue
+            path.unlink(missing_ok=True)
+            if time.monotonic() - began_s + _LONGER * longest_s > wanted.within_s:
+                return [*failed, f"stopped before {path.stem}: it might not end in time; the same command goes on"]
+            run_s = time.monotonic()
+            try:
+                run = run_policy(
+                    policy, JOBS, share, found.mbit, wanted.shape, data, out, seed,
+                    lambda said, name=path.stem: tell(f"{name}: {said}"),
+                )  # fmt: skip
+            except RunFailed as error:
+                failed.append(str(error))
+                continue
+            longest_s = max(longest_s, time.monotonic() - run_s)
+            _write_whole(path, msgspec.json.encode(run))
+            tell("")
+            said = f"{path.stem}: mean JCT {run.mean_jct_s:.1f} s, makespan {run.makespan_s:.1f} s"
+            print(said, file=sys.stderr, flush=True)
+    return failed
+
+
+def _balance(wanted: Wanted, data: Path, out: Path, tell: Callable[[str], None]) -> Balance:
+    if wanted.mbit is not None and wanted.share is not None:
+        return Balance(wanted.shape, wanted.mbit, 0.0, 0.0)
+    found = balance(wanted.shape, data, out, tell)
+    return found if wanted.mbit is None else Balance(found.shape, wanted.mbit, found.start_s, found.epochs_s)
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    beside = path.with_suffix(".part")
+    beside.write_bytes(content)
+    os.replace(beside, path)
+
+
+def read_run(path: Path) -> PolicyRun | None:
+    """A result; None if there is none."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=PolicyRun)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return found if path.with_suffix(".journal").exists() else None
+
+
+def compared(out: Path) -> Compared | None:
+    """What is in a folder of results, of the length that most of them have; None if nothing is."""
+    each = [run for path in sorted(out.glob("*.json")) if (run := read_run(path)) is not None]
+    if not each:
+        return None
+    shapes = [(run.share, run.mbit, run.shape) for run in each]
+    runs = [run for run, shape in zip(each, shapes, strict=True) if shape == max(shapes, key=shapes.count)]
+    recorded = [list(open_to_read(out / run.journal)) for run in runs]
+    share = runs[0].share
     best_s, busier = least_makespan_s([cycle for cycles in recorded for cycle in cycles], share)
     errors = round_errors([group for cycles in recorded for group in recorded_groups(cycles)])
     return Compared(share, runs, best_s, busier, errors)
-
-
-def balanced_mbit(data: Path, out: Path, tell: Callable[[str], None]) -> float:
-    """Links that all jobs together keep busy for as long as the CPU, as in the paper; by two short runs of each alone.
-
-    So the comparison is the same on machines of any speed. What the longer run used more is without start-up.
-    """
-    short, longer = (
-        run_policy("isolated", JOBS, share, _PROBED_MBIT, data, out, number, tell).used_s()
-        for number, share in zip((-1, 0), _PROBED_SHARES, strict=True)
-    )
-    found = _PROBED_MBIT * (longer[1] - short[1]) / max(longer[0] - short[0], 1e-9)
-    return max(_STEP_MBIT, round(found / _STEP_MBIT) * _STEP_MBIT)
 
 
 def least_makespan_s(cycles: Sequence[Cycle], share: float) -> tuple[float, str]:
@@ -119,8 +176,8 @@ def text(found: Compared) -> list[str]:
             )  # fmt: skip
     titles = ("policy", "mean JCT s", "makespan s", "CPU", "network", "starts of 8 jobs", "runs")
     lines = [
-        f"EIGHT JOBS on {HOSTS} hosts of {CORES:g} cores with links of {found.runs[0].mbit:g} Mbit/s, "
-        f"{found.share:g} of their epochs; ± is the 95 % interval of the mean",
+        f"EIGHT JOBS on {HOSTS} hosts of {found.runs[0].shape.cores:g} cores with links of {found.runs[0].mbit:g} "
+        f"Mbit/s, {found.share:.3g} of their epochs; ± is the 95 % interval of the mean",
         *table(titles, rows),
         f"  the best possible makespan, start-up apart: {found.best_s:.0f} s, by the {found.busier}",
     ]

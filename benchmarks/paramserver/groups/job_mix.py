@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from hocket.runtimes.paramserver.generators import DataSetSize, generate_sized
 
 HOSTS = 4
-CORES = 0.4  # of each host: four of them leave a part of two cores to the controller
 MEM_MIB = 3000.0
 SIZES = (2, 3, 4)  # hosts that a job can have; on one alone there would be no COMM
 _JOB_MIB = 350.0
-_BLOCKS = 12  # can be divided among 2, 3 and 4 hosts
+_BLOCKS = 12  # of each worker: can be divided among 2, 3 and 4 hosts
+_PROGRAM = Path(__file__).with_name("trained_job.py")
+
+
+class HostShape(Struct, frozen=True):
+    """What hosts have, and how jobs use it. Results of other shapes cannot be compared."""
+
+    cores: float = 0.4  # of each host: four of them leave a part of two cores to the controller
+    workers: int = 1  # of each job on each host
+    is_warm: bool = True  # whether jobs are prepared before they have hosts
 
 
 class MixedJob(NamedTuple):
@@ -25,10 +39,11 @@ class MixedJob(NamedTuple):
     options: dict[str, Any]
     epochs: int
 
-    def command(self, folder: Path, share: float) -> list[str]:
+    def command(self, folder: Path, share: float, workers: int) -> list[str]:
         """That trains it for a share of its epochs."""
-        words = [sys.executable, "-m", "hocket", "paramserver", self.application, "--data", str(self.file(folder))]
-        words += ["--workers", "1", "--blocks", str(_BLOCKS), "--batch", str(_BLOCKS), "--objective-every", "0"]
+        blocks = str(_BLOCKS * workers)
+        words = [sys.executable, str(_PROGRAM), self.application, "--data", str(self.file(folder))]
+        words += ["--workers", str(workers), "--blocks", blocks, "--batch", blocks, "--objective-every", "0"]
         for name, value in self.options.items():
             words += [f"--{name}", str(value)]
         return [*words, "--epochs", str(self.iterations(share))]
@@ -41,12 +56,12 @@ class MixedJob(NamedTuple):
         """Its input."""
         return folder / f"{self.name}.txt"
 
-    def spec(self, folder: Path, share: float) -> dict[str, Any]:
+    def spec(self, folder: Path, share: float, shape: HostShape) -> dict[str, Any]:
         """As it is submitted. Each host has the file."""
         return {
-            "id": self.name, "kind": "parameter-server", "command": self.command(folder, share), "cwd": "/",
-            "sizes": list(SIZES), "gpus": 0, "cores": CORES, "mem_mib": _JOB_MIB, "grace_s": 60.0,
-            "env": {"OPENBLAS_NUM_THREADS": "1"},
+            "id": self.name, "kind": "parameter-server", "command": self.command(folder, share, shape.workers),
+            "cwd": "/", "sizes": list(SIZES), "gpus": 0, "cores": shape.cores, "mem_mib": _JOB_MIB, "grace_s": 60.0,
+            "env": {"OPENBLAS_NUM_THREADS": "1"}, "warm": shape.is_warm,
         }  # fmt: skip
 
 
@@ -66,6 +81,22 @@ JOBS = (
 def make_data(folder: Path) -> None:
     """Generate what is not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    for number, job in enumerate(JOBS):
-        if not job.file(folder).exists():
-            generate_sized(job.application, job.file(folder), job.data, seed=number)
+    missing = [(number, job) for number, job in enumerate(JOBS) if not job.file(folder).exists()]
+    if missing:
+        with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+            list(pool.map(_make_one, [folder] * len(missing), *zip(*missing, strict=True)))
+
+
+def _make_one(folder: Path, number: int, job: MixedJob) -> None:
+    generate_sized(job.application, job.file(folder), job.data, seed=number)
+
+
+def compile_kernels(folder: Path) -> None:
+    """Train a little of each application, and find groups once: numba keeps what it compiles; no run waits for it."""
+    commands = [[sys.executable, "-c", "from hocket.policies.harmony.policy import compile_search; compile_search()"]]
+    commands += [job.command(folder, 0.0, 1) for job in JOBS if job.name.endswith("-comm")]
+    env = {**os.environ, "NNODES": "1", "NODE_RANK": "0"}
+    children = [subprocess.Popen(c, env=env, stdout=subprocess.DEVNULL, cwd=folder) for c in commands]
+    for child, command in zip(children, commands, strict=True):
+        if child.wait():
+            raise RuntimeError(f"{' '.join(command)}: exit code {child.returncode}")

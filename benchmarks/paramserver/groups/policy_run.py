@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from benchmarks.paramserver.groups.job_mix import CORES, HOSTS, MEM_MIB, MixedJob
+from benchmarks.paramserver.groups.job_mix import HOSTS, MEM_MIB, HostShape, MixedJob
 from hocket.control.journal.open import open_to_read
 from hocket.control.ports import Cycle
 from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted, ProgressReported
@@ -56,7 +56,8 @@ class PolicyRun(Struct, frozen=True):
     mbit: float  # of each host's link, each way
     jobs: list[JobTimes]
     use: list[UseSample]
-    journal: str  # a copy of its journal
+    journal: str  # a copy of its journal, beside this
+    shape: HostShape = HostShape()
 
     @property
     def mean_jct_s(self) -> float:
@@ -84,17 +85,17 @@ class RunFailed(RuntimeError):
 
 
 def run_policy(
-    policy: str, jobs: Sequence[MixedJob], share: float, mbit: float, data: Path, out: Path, seed: int,
-    tell: Callable[[str], None],
+    policy: str, jobs: Sequence[MixedJob], share: float, mbit: float, shape: HostShape, data: Path, out: Path,
+    seed: int, tell: Callable[[str], None],
 ) -> PolicyRun:  # fmt: skip
     """Submit all jobs at once, in an order that the seed decides, and wait until they have ended."""
     jobs = random.Random(seed).sample(jobs, len(jobs))
-    with Hosts(HOSTS, mbit=mbit, cores=CORES, mem_mib=MEM_MIB, gpus=0) as hosts:
+    with Hosts(HOSTS, mbit=mbit, cores=shape.cores, mem_mib=MEM_MIB, gpus=0) as hosts:
         if hosts.plain:
             raise RunFailed(f"hosts with links of their own cannot be made: {hosts.plain}")
         hosts.start_controller(*POLICIES[policy], "--lease", "120")
-        sampler = _Sampler(hosts, mbit)
-        said = hosts.call("POST", "/v1/jobs", {"jobs": [job.spec(data, share) for job in jobs]})
+        sampler = _Sampler(hosts, mbit, shape.cores)
+        said = hosts.call("POST", "/v1/jobs", {"jobs": [job.spec(data, share, shape) for job in jobs]})
         if refused := [job for job in said["jobs"] if job["refused"]]:
             raise RunFailed(f"policy {policy}: {refused}")
         try:
@@ -114,7 +115,7 @@ def run_policy(
         raise RunFailed(
             f"policy {policy}: {', '.join(sorted(again))} began again instead of going on from a checkpoint"
         )
-    return PolicyRun(policy, share, mbit, times, sampler.samples, str(copy))
+    return PolicyRun(policy, share, mbit, times, sampler.samples, copy.name, shape)
 
 
 def _await_end(hosts: Hosts, sampler: _Sampler, tell: Callable[[str], None]) -> None:
@@ -171,8 +172,8 @@ def job_times(cycles: Sequence[Cycle]) -> list[JobTimes]:
 class _Sampler:
     """A thread that looks at all hosts."""
 
-    def __init__(self, hosts: Hosts, mbit: float) -> None:
-        self._hosts, self._mbit, self._over = hosts, mbit, threading.Event()
+    def __init__(self, hosts: Hosts, mbit: float, cores: float) -> None:
+        self._hosts, self._mbit, self._cores, self._over = hosts, mbit, cores, threading.Event()
         self._began_s = time.monotonic()
         self.samples: list[UseSample] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -195,7 +196,7 @@ class _Sampler:
             self.samples.append(
                 UseSample(
                     now_s,
-                    (cpu_s - last_cpu_s) / took_s / (CORES * len(self._hosts)),
+                    (cpu_s - last_cpu_s) / took_s / (self._cores * len(self._hosts)),
                     (sent_bytes - last_bytes) * 8 / took_s / (self._mbit * 1e6 * len(self._hosts)),
                 )
             )

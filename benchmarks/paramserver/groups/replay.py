@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from benchmarks.machine import table
-from benchmarks.paramserver.groups.job_mix import CORES, HOSTS, JOBS, MEM_MIB, SIZES
+from benchmarks.paramserver.groups.job_mix import HOSTS, JOBS, MEM_MIB, SIZES
 from benchmarks.paramserver.groups.policy_run import POLICIES, PolicyRun
 from benchmarks.paramserver.groups.recorded_groups import RecordedGroup, recorded_groups
 from hocket.control.journal.open import open_to_read
@@ -29,6 +29,7 @@ from hocket.executors.simulated.beliefs import parse_beliefs
 from hocket.executors.simulated.phases import Phases, Played, interleave
 from hocket.model.event import JobSubmitted, PhasesObserved
 from hocket.model.job import Job, Kind
+from hocket.model.phases import SHORT_COMM
 from hocket.model.resources import Demand, Node
 from hocket.model.view import Costs
 from hocket.policies import find
@@ -115,6 +116,7 @@ def play_group(group: RecordedGroup) -> Played:
             t.comm_s * t.slowest,
             tuple(places[n] for n in t.nodes),
             meeting_s=t.meeting_s,
+            short=SHORT_COMM,
         )
         for t in group.tenants
     )
@@ -151,11 +153,11 @@ def _simulated(name: str, run: PolicyRun, phases: dict[str, tuple[float, float]]
         start_s = max(0.0, times[job].first_iteration_s - times[job].started_s - comp_s - comm_s)
         truth = Truth(
             iterations[job] * (comp_s + comm_s), _REFERENCE, comp_s=comp_s, comm_s=comm_s, epochs=iterations[job],
-            costs=Costs(start_s=start_s),
+            costs=Costs(start_s=start_s), short_comm=SHORT_COMM,
         )  # fmt: skip
-        demand = Demand(cores=CORES, mem_mib=350.0, net_mbps=run.mbit)
+        demand = Demand(cores=run.shape.cores, mem_mib=350.0, net_mbps=run.mbit)
         submissions.append(Submission(0.0, Job(job, "", Kind.PARAMETER_SERVER, demand=demand, sizes=SIZES), truth))
-    nodes = tuple(Node(f"n{i}", cores=CORES, mem_mib=MEM_MIB, net_mbps=run.mbit) for i in range(HOSTS))
+    nodes = tuple(Node(f"n{i}", cores=run.shape.cores, mem_mib=MEM_MIB, net_mbps=run.mbit) for i in range(HOSTS))
     options = POLICIES[run.policy]
     settings = dict(word.split("=") for flag, word in pairwise(options) if flag == "--param")
     ran = simulate(

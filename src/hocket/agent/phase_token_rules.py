@@ -18,11 +18,11 @@ from statistics import median
 from msgspec import Struct
 
 from hocket.model.phase_tokens import Phase, PhaseToken, TokenGranted, TokenLost, TokenPromoted
+from hocket.model.phases import SHORT_COMM
 
 FLOOR_S = 30.0  # No token is lost sooner.
 _TIMES_LONGER = 10.0  # than the median of the job's last phases
 _LAST_PHASES = 9
-_SHORT = 0.25  # of the primary COMM's usual time: what the usual time of a short one is at most
 
 Notice = tuple[str, TokenGranted | TokenPromoted | TokenLost]  # tenant → what it is told
 
@@ -144,7 +144,7 @@ class PhaseTokenRules:
         """Does its COMM usually take little of the time that the primary one's does?"""
         own = self._lasted_s.get((tenant, Phase.COMM))
         primary = self._lasted_s.get((self._held[PhaseToken.PRIMARY].tenant, Phase.COMM))
-        return own is not None and primary is not None and median(own) <= _SHORT * median(primary)
+        return own is not None and primary is not None and median(own) <= SHORT_COMM * median(primary)
 
 
 _EXPIRING = (PhaseToken.CPU, PhaseToken.PRIMARY)

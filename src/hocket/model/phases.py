@@ -17,6 +17,8 @@ from hocket.model.curve import Beliefs, Curve, Estimate
 _95_PERCENT = 1.96  # deviations either side
 _WARM_UP = 3  # iterations of each job before a round is measured
 _FORESEEN = 3 * 20  # phases of each job that are foreseen
+# Of the time of the primary COMM: a second one that takes at most so long need not give way (`phase_token_rules.py`).
+SHORT_COMM = 0.25
 
 
 class Profile(Struct, frozen=True, gc=False):
@@ -69,32 +71,53 @@ def predict(jobs: Sequence[Profile], machines: float) -> Round:
     return Round(Estimate(round_s, sd), cpu_s / round_s, net_s / round_s)
 
 
-def foresee(jobs: Sequence[Profile], machines: float) -> Round:
+def foresee(jobs: Sequence[Profile], machines: float, short: float = 0.0) -> Round:
     """The round with what equation 1 leaves out: which other phases each phase has to wait for.
 
     All phases take turns, as on one machine, first come first served; a second COMM uses what the first leaves of the
-    link. Each phase lasts as long as on the slowest machine, and then all machines have to meet, which needs neither
-    processor nor link. What varies from round to round is not foreseen.
+    link, or half of the link if it takes at most the share `short` of the first one's time. Each phase lasts as long as
+    on the slowest machine, and then all machines have to meet, which needs neither processor nor link. What varies
+    from round to round is not foreseen.
     """
     plain = predict(jobs, machines)
     slow = [1 + j.barrier * log(machines) if machines > 1 else 1.0 for j in jobs]
     lasts = [(j.comm_s / 2 * f, j.comp_s(machines) * f, j.comm_s / 2 * f) for j, f in zip(jobs, slow, strict=True)]
     link = min(1.0, sum(j.link for j in jobs) / len(jobs))
     rest = (1 - link) / link  # speed of a second COMM
+    fair = min(1.0, (1 + rest) / 2)  # of two that share the link alike
+    last_of = 0  # the job whose COMM ends last
     cpu_free = last = before = 0.0  # when the processor is free, and when the last two COMMs end
     done, began, ended = [0] * len(jobs), [0.0] * len(jobs), [0.0] * len(jobs)
     line = [(0.0, i, 0) for i in range(len(jobs))]  # (when, job, its next phase)
-    for _ in range(_FORESEEN * len(jobs)):
+    late, following = [0.0] * len(jobs), [0] * len(jobs)  # by how much a job's next phase is put off, and which it is
+    left = _FORESEEN * len(jobs)
+    while left:
         at_s, i, phase = line[0]
+        if late[i] > 0:
+            heapreplace(line, (at_s + late[i], i, phase))
+            late[i] = 0.0
+            continue
+        left -= 1
         takes_s = lasts[i][phase]
         if phase == 1:
             end_s = cpu_free = max(cpu_free, at_s) + takes_s
         else:
             start_s = max(before, at_s)
-            beside_s = max(0.0, last - start_s) * rest
-            end_s = start_s + takes_s / rest if beside_s >= takes_s > 0 else max(last, start_s) + takes_s - beside_s
-            before, last = (last, end_s) if end_s >= last else (max(before, end_s), last)
-        heapreplace(line, (end_s + jobs[i].meeting_s / 3, i, (phase + 1) % 3))
+            if last > start_s and 0 < jobs[i].comm_s <= short * jobs[last_of].comm_s:
+                both_s = min(takes_s, last - start_s)
+                end_s = start_s + both_s / fair + takes_s - both_s
+                lost_s = both_s / fair - both_s
+                late[last_of] += lost_s
+                last += lost_s
+                if following[last_of] == 0:  # It is its PUSH that ends later.
+                    ended[last_of] += lost_s
+                    began[last_of] += lost_s if done[last_of] == _WARM_UP else 0.0
+            else:
+                beside_s = max(0.0, last - start_s) * rest
+                end_s = start_s + takes_s / rest if beside_s >= takes_s > 0 else max(last, start_s) + takes_s - beside_s
+            before, last, last_of = (last, end_s, i) if end_s >= last else (max(before, end_s), last, last_of)
+        following[i] = (phase + 1) % 3
+        heapreplace(line, (end_s + jobs[i].meeting_s / 3, i, following[i]))
         if phase == 2:
             done[i] += 1
             ended[i] = end_s

@@ -42,6 +42,7 @@ class Truth(Struct, frozen=True, gc=False):
     input_mib: float = 0.0  # data that it keeps in memory, on all its machines together; part of it may be on disk …
     model_mib: float = 0.0  # … and its model
     spills: bool = True  # whether that data is spilled at all where jobs take turns
+    short_comm: float = 0.0  # Where jobs take turns, its COMM gives way to none of which it takes at most this share.
     read: float = 1.0  # what an iteration has to read of that data if all of it is on disk, as a share
     loss: Curve | None = None  # epoch → loss, reported beside the metric
     gpu_use: float = 1.0  # used share of the GPU time that it requests; reported after its first epoch

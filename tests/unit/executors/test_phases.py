@@ -1,6 +1,7 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from hocket.executors.simulated.memory import InputInMemory, pressed, settled
 from hocket.executors.simulated.phases import Phases, interleave, stack
@@ -38,6 +39,29 @@ def test_what_machines_need_to_meet_lengthens_a_job_alone_and_is_used_by_others(
     busy = tuple(Phases(1.0, 0.1, (0, 1), meeting_s=0.6) for _ in range(3))  # While one meets, another computes.
     assert interleave(busy).round_s == pytest.approx(3.0, rel=0.01)
     assert foresee([Profile(2.0, 0.1, meeting_s=0.6)] * 3, 2).iteration_s.mean == pytest.approx(3.0, rel=0.01)
+
+
+def test_a_comm_that_is_short_beside_the_primary_one_gives_no_way():
+    # The long COMM takes 10 s either way, the other job computes for 2 s and communicates for 0.2 s in each iteration.
+    long, computes = Phases(0.1, 20.0, HERE), Phases(2.0, 0.4, HERE)
+    waits = interleave((long, computes), busy=1.0)
+    assert waits.iteration_s[1] == pytest.approx(20.1, rel=0.02)  # Each PULL and each PUSH waits for a whole one.
+    shares = interleave(tuple(replace(t, short=0.25) for t in (long, computes)), busy=1.0)
+    # Both get half of the link meanwhile: its iteration takes 2 + 2 · 0.4 s, and each COMM costs the other one 0.2 s.
+    assert shares.iteration_s[1] == pytest.approx(2.8, rel=0.01)
+    # The long job: PUSH with 9 such COMMs, PULL with 8, 1.4 s until the processor is free, COMP, and the end of a COMM.
+    assert shares.iteration_s[0] == pytest.approx(11.8 + 11.6 + 1.4 + 0.1 + 0.1, rel=0.01)
+    gaps = interleave(tuple(replace(t, short=0.25) for t in (long, computes)), busy=0.5)
+    # What the long one leaves is enough for it, which still waits for the processor once in an iteration.
+    assert gaps.iteration_s == pytest.approx((21.6, 2.4), rel=0.01)
+    profiles = [Profile(t.comp_s, t.comm_s, link=1.0) for t in (long, computes)]
+    assert foresee(profiles, 1).iteration_s.mean == pytest.approx(20.1, rel=0.02)
+    assert foresee(profiles, 1, short=0.25).iteration_s.mean == pytest.approx(25.0, rel=0.02)
+
+
+def test_a_comm_that_is_longer_than_a_quarter_of_the_primary_one_gives_way():
+    tenants = (Phases(0.1, 20.0, HERE, short=0.25), Phases(2.0, 5.2, HERE, short=0.25))
+    assert interleave(tenants) == interleave(tuple(replace(t, short=0.0) for t in tenants))
 
 
 def test_uncoordinated_jobs_get_in_each_others_way():

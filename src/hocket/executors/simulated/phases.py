@@ -2,8 +2,9 @@
 
 `interleaved`: on each machine one COMP runs at a time, in the order in which they come, and one primary COMM; a
 secondary COMM uses what the primary leaves of the link, and becomes primary when that one ends. A job pulls, computes
-and pushes; it goes on when all its workers have ended a phase. Since none that comes later delays one that came
-before, the end of each phase is known when it begins.
+and pushes; it goes on when all its workers have ended a phase. None that comes later delays one that came before, so
+the end of each phase is known when it begins; but for COMMs that are short beside the primary one and need not give
+way (`Phases.short`), as real jobs have them: Harmony's always do.
 
 `stacked`: nothing coordinates. All that compute share the processor equally, all that communicate the link.
 """
@@ -14,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hocket.executors.simulated import turns
 
@@ -37,6 +39,7 @@ class Phases(Struct, frozen=True, gc=False):
     machines: tuple[int, ...]  # by their place in the partition
     reload_s: float = 0.0  # reading what is kept on disk, while the rest is computed on
     meeting_s: float = 0.0  # in an iteration: its machines go on together after each phase, with nothing held
+    short: float = 0.0  # Its COMM gives way to no primary one of which it takes at most this share.
 
 
 class Played(Struct, frozen=True, gc=False):
@@ -68,16 +71,16 @@ def interleave(
     n, machines = len(tenants), 1 + max(i for t in tenants for i in t.machines)
     where = np.array([m for t in tenants for m in t.machines])
     first = np.cumsum([0, *(len(t.machines) for t in tenants)])
-    comp, comm, reload, meeting = (
+    comp, comm, reload, meeting, short = (
         np.array([getattr(t, of) for t in tenants], dtype=np.float64)
-        for of in ("comp_s", "comm_s", "reload_s", "meeting_s")
+        for of in ("comp_s", "comm_s", "reload_s", "meeting_s", "short")
     )
     cpu_free, disk_free, last, before = np.zeros((4, machines))
     began, ended, comp_sum, comm_sum, slowest_sum = np.zeros((5, n))
     done, comps, comms = np.zeros((3, n), dtype=np.int64)
     now_s = turns.compiled().take_turns(
-        turns.Tenants(comp, comm, reload, meeting, first, where),
-        turns.Machines(cpu_free, disk_free, last, before, np.zeros(len(where))),
+        turns.Tenants(comp, comm, reload, meeting, short, first, where),
+        turns.Machines(cpu_free, disk_free, last, before, np.zeros(machines, np.int64), np.zeros(len(where))),
         _factors(noise, seed), min(1.0, (1 - busy) / busy), WARM_UP, iterations,
         3 * n * _SHORTER * (WARM_UP + iterations),
         turns.Tally(done, began, ended, comp_sum, comm_sum, comps, comms, slowest_sum),
@@ -110,21 +113,18 @@ def _slowest(tenant: Phases, noise: float, seed: int) -> Phases:
     factors, m = _factors(noise, seed), len(tenant.machines)
     rows = len(factors) // m
     slow = float(factors[: rows * m].reshape(rows, m).max(axis=1).mean()) if rows else float(factors.max())
-    return Phases(tenant.comp_s * slow, tenant.comm_s * slow, tenant.machines, tenant.reload_s, tenant.meeting_s)
+    return replace(tenant, comp_s=tenant.comp_s * slow, comm_s=tenant.comm_s * slow)
 
 
 def _alike_dropped(tenants: tuple[Phases, ...]) -> tuple[Phases, ...]:
     """Without noise, machines with the same tenants do the same: one of each sort is enough."""
     if all(t.machines == tenants[0].machines for t in tenants):
-        return tuple(Phases(t.comp_s, t.comm_s, (0,), t.reload_s, t.meeting_s) for t in tenants)
+        return tuple(replace(t, machines=(0,)) for t in tenants)
     sorts: dict[tuple[int, ...], int] = {}
     for machine in sorted({i for t in tenants for i in t.machines}):
         sorts.setdefault(tuple(n for n, t in enumerate(tenants) if machine in t.machines), machine)
     kept = {machine: at for at, machine in enumerate(sorts.values())}
-    return tuple(
-        Phases(t.comp_s, t.comm_s, tuple(kept[i] for i in t.machines if i in kept), t.reload_s, t.meeting_s)
-        for t in tenants
-    )
+    return tuple(replace(t, machines=tuple(kept[i] for i in t.machines if i in kept)) for t in tenants)
 
 
 @lru_cache(maxsize=4096)

@@ -111,7 +111,7 @@ def _memory_of(tenants: Sequence[Companion]) -> tuple[tuple[Phases, ...], tuple[
         nodes = [s.node for s, n in zip(t.holding.slices, t.holding.replicas, strict=True) if n]
         comp_s, comm_s = phases_of(t.truth, t.holding, t.kind)
         where = tuple(machines.setdefault(node, len(machines)) for node in nodes)
-        phases.append(Phases(max(comp_s, _INSTANT), comm_s, where))
+        phases.append(Phases(max(comp_s, _INSTANT), comm_s, where, short=t.truth.short_comm))
         residents.append(InputInMemory(t.truth.input_mib / len(nodes), t.truth.model_mib / len(nodes), t.truth.read))
         capacity_mib = min(capacity_mib, *(s.mem_mib for s in t.holding.slices), inf)
     keeps = any(r.input_mib or r.model_mib for r in residents)

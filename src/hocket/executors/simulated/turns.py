@@ -1,7 +1,8 @@
 """The hot part of playing phases that take turns: one flat function over arrays, turned into machine code by numba.
 
 Machines are queues: when the processor is free, when the disk is, and when the last two COMMs end. None that comes
-later delays one that came before, so the end of each phase is known when it begins.
+later delays one that came before, so the end of each phase is known when it begins. The exception is a short COMM that
+does not give way: what the primary's tenant does next is then put off, which nothing else has waited for yet.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ class Tenants(NamedTuple):
     comm_s: Array
     reload_s: Array
     meeting_s: Array  # in an iteration
+    short: Array  # share of the primary COMM's time up to which its own need not give way
     first: Array
     where: Array
 
@@ -30,6 +32,7 @@ class Machines(NamedTuple):
     disk_free_s: Array
     last_s: Array  # when the link's last COMM ends …
     before_s: Array  # … and the one before
+    last_of: Array  # the tenant of the last
     loaded_s: Array  # by tenant and machine, as in `where`: when what it needs from disk is there
 
 
@@ -83,9 +86,13 @@ def _compute(
 
 
 def _communicate(
-    i: int, at_s: float, t: Tenants, on: Machines, rest: float, factors: Array, thrown: int
+    i: int, at_s: float, t: Tenants, on: Machines, rest: float, factors: Array, thrown: int, next_s: Array
 ) -> tuple[float, float, float, int]:
-    """PULL or PUSH on every machine: at most two at a time, the later one with what the earlier leaves."""
+    """PULL or PUSH on every machine: at most two at a time, the later one with what the earlier leaves.
+
+    One that is short shares the link with the earlier one alike, whose tenant's next phase begins so much later.
+    """
+    fair = min(1.0, (1.0 + rest) / 2.0)
     end_s = took_s = slowest_s = 0.0
     low, high = t.first[i], t.first[i + 1]
     for place in range(low, high):
@@ -94,13 +101,20 @@ def _communicate(
         work_s = t.comm_s[i] / 2 * factors[thrown % len(factors)]
         last_s, before_s = on.last_s[m], on.before_s[m]
         start_s = max(before_s, at_s)
+        primary = on.last_of[m]
         if last_s <= start_s:
             done_s = start_s + work_s
+        elif 0.0 < t.comm_s[i] <= t.short[i] * t.comm_s[primary]:
+            both_s = min(work_s, last_s - start_s)
+            done_s = start_s + both_s / fair + work_s - both_s
+            last_s += both_s / fair - both_s
+            on.last_s[m] = last_s
+            next_s[primary] = max(next_s[primary], last_s + t.meeting_s[primary] / 3)
         else:
             beside_s = (last_s - start_s) * rest
             done_s = start_s + work_s / rest if beside_s >= work_s > 0 else last_s + work_s - beside_s
         if done_s >= last_s:
-            on.last_s[m], on.before_s[m] = done_s, last_s
+            on.last_s[m], on.before_s[m], on.last_of[m] = done_s, last_s, i
         elif done_s > before_s:
             on.before_s[m] = done_s
         took_s += work_s
@@ -123,7 +137,7 @@ def take_turns(
             tally.comp_s[i] += took_s
             tally.comps[i] += 1
         else:
-            end_s, took_s, slowest_s, thrown = _communicate(i, next_s[i], t, on, rest, factors, thrown)
+            end_s, took_s, slowest_s, thrown = _communicate(i, next_s[i], t, on, rest, factors, thrown, next_s)
             tally.comm_s[i] += took_s
             tally.comms[i] += 1
         tally.slowest_s[i] += slowest_s

@@ -50,7 +50,7 @@ _RETRY_S = 1.0  # between attempts to connect
 _SILENCE_S = 10.0  # A job that waits for longer asks whether the agent is there, and waits as long for an answer.
 _LEAST_IDLE_NS = 2_000_000  # The primary COMM leaves the network unused if it moved no chunk for so long …
 # … and for the time of so many of its chunks: they come in bursts of as many as are on their way.
-_IDLE_CHUNKS = 8
+_IDLE_CHUNKS = 5
 _LOOK_S = 0.02  # the most between two looks at what the primary does
 _FIRST_CHUNK_NS = 20_000_000  # how long a chunk takes that was not measured yet
 _NEW = 0.25  # the weight of a new measurement

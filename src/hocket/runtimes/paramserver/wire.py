@@ -17,15 +17,18 @@ from hocket.runtimes.paramserver.algorithm import Array, TrainingError, content_
 from hocket.runtimes.paramserver.phase_turns import CommTurn
 
 # What is sent or received before another job may go first is what the link carries in so long, as far as is known.
-_CHUNK_S = 0.004
-CHUNK_BYTES, _LEAST_CHUNK_BYTES = 256 << 10, 16 << 10  # the most, and the least
+# A chunk costs the processor about as much whatever its size, so smaller ones make COMM dear on slow links.
+_CHUNK_S = 0.008
+CHUNK_BYTES, _LEAST_CHUNK_BYTES = 512 << 10, 16 << 10  # the most, and the least
 _MEASURED_BYTES = 128 << 10  # Less says nothing about the link.
 _MEASURED = 5  # times, of which the fastest counts: others may have waited
-_CHUNKS_AHEAD = 3  # that are sent before the receiver asks for more
+_CHUNKS_AHEAD = 2  # that are sent before the receiver asks for more
 # What is in a connection's buffers goes on although its job waits for another. So they are small, but large enough to
 # keep a fast link busy: a sender and a receiver of 1,000 Mbit/s lose nothing by it.
 _BUFFER_BYTES, _LEAST_BUFFER_BYTES = 512 << 10, 64 << 10
 _LENGTH = struct.Struct("!I")
+# The kernel waits for all that is wanted: a slow link delivers packet by packet, and each would be a call from Python.
+_WHOLE = getattr(socket, "MSG_WAITALL", 0)
 _BUSY_TIME = struct.Struct("=168xQ")  # Linux' tcp_info up to tcpi_busy_time, in microseconds
 _LONGEST_HEADER = 64 << 20  # An exchange carries a number for each block.
 
@@ -131,6 +134,15 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
+def _framed(message: Message) -> bytes:
+    header = _encoder.encode(message)
+    return _LENGTH.pack(len(header)) + header
+
+
+# It comes once a chunk, so it is neither encoded nor decoded each time. Invariant: no message is shorter.
+_NEXT_CHUNK = _framed(NextChunk())
+
+
 class LinkClosed(Exception):
     """The other side is gone."""
 
@@ -172,20 +184,27 @@ class HostLink:
 
     def send(self, message: Message) -> None:
         """Send a header."""
-        header = _encoder.encode(message)
+        self._send_framed(_framed(message))
+
+    def _send_framed(self, message: bytes) -> None:
         try:
             with self._sending:
-                self._socket.sendall(_LENGTH.pack(len(header)) + header)
+                self._socket.sendall(message)
         except OSError as error:
             raise LinkClosed(f"{self.name}: {error.strerror or error}") from error
 
     def receive(self) -> Message:
         """The next header."""
-        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
+        return self._receive_rest(self._exactly(_LENGTH.size))
+
+    def _receive_rest(self, began: bytearray) -> Message:
+        """A header of which the first bytes are there."""
+        (length,) = _LENGTH.unpack_from(began)
         if length > _LONGEST_HEADER:
             raise LinkClosed(f"{self.name}: sent a header of {length} bytes")
+        there = began[_LENGTH.size :]
         try:
-            return _decoder.decode(self._exactly(length))
+            return _decoder.decode(there + self._exactly(length - len(there)))
         except msgspec.MsgspecError as error:
             raise LinkClosed(f"{self.name}: sent what is no message: {error}") from error
 
@@ -234,14 +253,18 @@ class HostLink:
             if turn is not None and number:
                 turn.between_chunks()
             if number >= _CHUNKS_AHEAD:
-                match self.receive():
-                    case NextChunk():
-                        pass
-                    case HostFailed(why):
-                        raise TrainingError(why if why.startswith("host ") else f"{self.name}: {why}")
-                    case other:
-                        raise LinkClosed(f"{self.name}: asked for {type(other).__name__} among chunks")
+                self._await_request()
             self._send_all(chunk)
+
+    def _await_request(self) -> None:
+        """Wait until the receiver asks for a chunk."""
+        if (began := self._exactly(len(_NEXT_CHUNK))) == _NEXT_CHUNK:
+            return
+        match self._receive_rest(began):
+            case HostFailed(why):
+                raise TrainingError(why if why.startswith("host ") else f"{self.name}: {why}")
+            case other:
+                raise LinkClosed(f"{self.name}: asked for {type(other).__name__} among chunks")
 
     def pull(
         self, name: str, version: int, into: Array, keys: Array | None = None, turn: CommTurn | None = None
@@ -266,7 +289,7 @@ class HostLink:
             if turn is not None and number + 1 < len(chunks):
                 turn.between_chunks()
             if number + _CHUNKS_AHEAD < len(chunks):
-                self.send(NextChunk())
+                self._send_framed(_NEXT_CHUNK)
         self._measured(into.nbytes, took_s)
 
     def _measured(self, received_bytes: int, took_s: float) -> None:
@@ -309,7 +332,7 @@ class HostLink:
     def _fill(self, content: memoryview) -> None:
         while len(content):
             try:
-                count = self._socket.recv_into(content)
+                count = self._socket.recv_into(content, 0, _WHOLE)
             except OSError as error:
                 raise LinkClosed(f"{self.name}: {error.strerror or error}") from error
             if not count:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from http.client import HTTPException
@@ -144,8 +144,13 @@ class Hosts:
             self._hosts.append(Host(f"n{number}", address, space, cgroup, pinned, link))
 
     def used(self, host: Host) -> HostUse:
-        """CPU time and traffic of a host up to now, its agent included."""
+        """CPU time and traffic of a host up to now, its agent included.
+
+        Without a cgroup for CPU time it is that of the cores to which the host is pinned, whatever ran there.
+        """
         cpu_s = host.cgroup.cpu_s() if host.cgroup is not None else None
+        if not cpu_s and host.cores:
+            cpu_s = busy_s(Path("/proc/stat").read_text(encoding="ascii"), host.cores)
         return HostUse(cpu_s or 0.0, *(network.traffic(host.link) if host.link else (0, 0)))
 
     # -- processes ----------------------------------------------------------------------------------------------
@@ -222,6 +227,15 @@ class Hosts:
                 logs = "".join(f"\n{path.name}: {path.read_text()[-2000:]}" for path in self.folder.glob("*.log"))
                 raise RuntimeError(f"not {what}, after {within_s:g} s or since a process ended{logs}")
             time.sleep(0.05)
+
+
+def busy_s(stat: str, cores: Collection[int]) -> float:
+    """For how long these cores were busy since the machine started, added up; as `/proc/stat` says it."""
+    lines = [line.split() for line in stat.splitlines() if line.startswith("cpu")]
+    rows = {name: [int(ticks) for ticks in of] for name, *of in lines}
+    # Columns 4 and 5 are idle time, and those from 9 on are in the others already.
+    busy = [row[:3] + row[5:8] for core in cores if (row := rows.get(f"cpu{core}")) is not None]
+    return sum(map(sum, busy)) / os.sysconf("SC_CLK_TCK")
 
 
 def _enter(host: Host) -> None:

@@ -147,12 +147,12 @@ def test_chunks_that_come_in_bursts_count_with_their_mean(tmp_path, monkeypatch)
     now_ns = 10**12
     monkeypatch.setattr(phase_tokens.time, "monotonic_ns", lambda: now_ns)
     for chunk in range(400):
-        now_ns += 40_000_000 if chunk % 4 == 0 else 0
+        now_ns += 30_000_000 if chunk % 3 == 0 else 0
         activity.chunk_moved(1)
         if chunk >= 100:  # Within a burst the primary does not count as idle: it waits for the next one.
-            now_ns += 39_000_000
+            now_ns += 29_000_000
             assert activity.busy_s() > 0
-            now_ns -= 39_000_000
+            now_ns -= 29_000_000
 
 
 def test_threads_that_send_chunks_of_the_same_phase_wait_together(join, monkeypatch):
