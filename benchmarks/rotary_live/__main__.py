@@ -34,7 +34,7 @@ from benchmarks.machine import Machine, machine, table
 from benchmarks.query.cost import generated, tpch_queries
 from benchmarks.rotary_live.drawing import Drawn, accepted, drawn, faster
 from benchmarks.rotary_live.live_run import Submitter, run_alone, run_live
-from benchmarks.rotary_live.lone_runs import LoneRun, lone_runs, start_s
+from benchmarks.rotary_live.lone_runs import LoneRun, lone_runs, process_sizes, start_s
 from benchmarks.rotary_live.outcome import Ran
 from benchmarks.rotary_live.simulation import simulated
 from hocket.cli.simulation.scenario import bound_policy
@@ -73,7 +73,7 @@ class Measured(Struct, frozen=True):
     gap_s: float
     start_s: float
     work_s: float  # of a query that comes, in the mean: all its batches on one core
-    process_mib: float  # of a query's process without its state, the median
+    process_mib: tuple[float, float, float]  # a process without its state: after its first batch, before its last, most
     refused: list[str]  # queries that are not accepted with a goal
     compared: list[Compared]
 
@@ -151,7 +151,7 @@ def measured(options: argparse.Namespace, folder: Path) -> Measured:
     return Measured(
         f"python -m benchmarks.rotary_live {options.said}", here, options.scale, options.cores, options.parallel,
         round(gap_s, 2), round(starts_s, 2), round(work_s, 2),
-        round(median(b.process_mib - b.state_mib for run in alone.values() for b in run.batches[:1]), 1),
+        process_sizes(list(alone.values())),
         sorted({f"q{n}" for n in texts} - able), compared,
     )  # fmt: skip
 
@@ -174,7 +174,10 @@ def text(found: Measured) -> str:
         f"{found.command}; {here.cores} cores, load {here.load} when it began, {here.date}",
         f"TPC-H at scale factor {found.scale:g}, {found.cores} cores for each controller, {found.parallel} at a time; "
         f"a query every {found.gap_s:g} s, which takes {found.work_s:g} s on one core in the mean; a process starts in "
-        f"{found.start_s:g} s and has {found.process_mib:g} MiB without its state",
+        f"{found.start_s:g} s",
+        "a process without its state has {:g} MiB after its first batch, {:g} before its last one, at most {:g}".format(
+            *found.process_mib
+        ),
         f"left out, for a goal is refused: {', '.join(found.refused) or 'none'}",
         "",
     ]

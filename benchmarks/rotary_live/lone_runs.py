@@ -6,7 +6,7 @@ says of it; the others end when they are reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from statistics import median
@@ -88,3 +88,10 @@ def _run(query: str, threads: int, submitted_s: float, reports: list[tuple[float
 def start_s(runs: Iterable[LoneRun]) -> float:
     """Until a process has its data open: about the same for all queries."""
     return median(run.start_s for run in runs)
+
+
+def process_sizes(runs: Sequence[LoneRun]) -> tuple[float, float, float]:
+    """MiB of a process without its state: after its first batch and before its last, medians over queries; the most."""
+    sizes = [[b.process_mib - b.state_mib for b in run.batches[:-1] or run.batches] for run in runs]
+    found = median(s[0] for s in sizes), median(s[-1] for s in sizes), max(max(s) for s in sizes)
+    return round(found[0], 1), round(found[1], 1), round(found[2], 1)
