@@ -43,7 +43,11 @@ from hocket.reports.mean_interval import mean_interval
 from hocket.workloads.past_jobs_file import read_past_jobs
 from hocket.workloads.rotary import CLASSES
 
-POLICIES = ("rotary", "rotary_aqp", "edf", "laf", "relaqs", "round_robin:quantum_s=5")
+# Running epochs are shortened with the gaps.
+POLICIES = (
+    "rotary:epoch_s=1", "rotary_aqp:epoch_s=1", "edf:restart_s=1", "laf:epoch_s=1", "relaqs:epoch_s=1",
+    "round_robin:quantum_s=1",
+)  # fmt: skip
 
 
 class Compared(Struct, frozen=True):
@@ -113,8 +117,7 @@ def measured(options: argparse.Namespace, folder: Path) -> Measured:
     able = accepted(data, texts)
     by_seed = {seed: drawn(seed, options.queries, able) for seed in options.seeds}
     cores = Cores(options.parallel, options.cores)
-    homes = folder / "homes"
-    homes.mkdir()  # Journals of an earlier run would be gone on with.
+    homes = Path(tempfile.mkdtemp(prefix="homes-", dir=folder))  # Journals of an earlier run would be gone on with.
 
     def submitting(controller: Any) -> Submitter:
         return Submitter(controller, data, texts, options.mem)
