@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from benchmarks.convergence import read, wilson
 from benchmarks.machine import Machine, machine, table
-from benchmarks.query.batches import Batch, MeasuredBatches
+from benchmarks.query.batches import Batch, MeasuredBatches, scales_of
 from hocket.control.journal import open_to_read
 from hocket.estimators import completion, query_error, query_progress, training_epochs, unit_time
 from hocket.estimators import training_memory as training_memory_estimator
@@ -167,9 +167,9 @@ def _points(values: Sequence[float]) -> tuple[tuple[float, float], ...]:
 # -- queries ----------------------------------------------------------------------------------------------------
 
 
-def query_coverage(file: Path) -> Coverage:
+def query_coverage(measured: MeasuredBatches) -> Coverage:
     """How much of its data each query must read, asked after each batch; the other queries are its past."""
-    queries = msgspec.json.decode(file.read_bytes(), type=MeasuredBatches).queries
+    queries = measured.queries
     constants = {}
     for name, query in queries.items():
         answers = _answers(query.orders[0])
@@ -198,7 +198,9 @@ def query_coverage(file: Path) -> Coverage:
                         )
         by_query[name] = sum(found) / len(found)
         count += len(found)
-    return Coverage("query error", sum(by_query.values()) / len(by_query), count, len(by_query), by_query)
+    return Coverage(
+        f"query error (SF {measured.scale:g})", sum(by_query.values()) / len(by_query), count, len(by_query), by_query
+    )
 
 
 def _answers(order: Sequence[Batch]) -> list[tuple[float, float]]:
@@ -207,9 +209,9 @@ def _answers(order: Sequence[Batch]) -> list[tuple[float, float]]:
     ]  # fmt: skip
 
 
-def query_memory(file: Path) -> list[Sufficient]:
+def query_memory(measured: MeasuredBatches) -> list[Sufficient]:
     """Each query by the law fitted to the others."""
-    queries = list(msgspec.json.decode(file.read_bytes(), type=MeasuredBatches).queries.values())
+    queries = list(measured.queries.values())
     ratios, surely = [], []
     for query in queries:
         law = fitted([(q.held_mib, q.peak_mib) for q in queries if q is not query])
@@ -217,8 +219,8 @@ def query_memory(file: Path) -> list[Sufficient]:
         ratios.append(estimate.mean / query.peak_mib)
         surely.append(sufficient(estimate) / query.peak_mib)
     return [
-        _sufficient("query memory", ratios, len(queries)),
-        _sufficient("query memory, with its uncertainty", surely, len(queries)),
+        _sufficient(f"query memory (SF {measured.scale:g})", ratios, len(queries)),
+        _sufficient(f"query memory (SF {measured.scale:g}), with its uncertainty", surely, len(queries)),
     ]
 
 
@@ -371,9 +373,9 @@ def measured(paths: Sequence[str], batches: Path | None, command: str) -> Measur
     if paths:
         coverage.insert(0, held_out(measured_curves(paths), "TEE, measured curves"))
     memory = training_memory()
-    if batches is not None:
-        coverage.append(query_coverage(batches))
-        memory += query_memory(batches)
+    for scale in scales_of(batches) if batches is not None else ():
+        coverage.append(query_coverage(scale))
+        memory += query_memory(scale)
     return Measured(command, machine(), coverage, memory)
 
 

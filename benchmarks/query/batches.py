@@ -2,12 +2,14 @@
 
 `python -m benchmarks.query batches --scale 1 --orders 4 --folder FOLDER --out FILE.json`
 
-Each query is run in a process of its own with one thread, on prepared data; CPU time counts, so that what else
-the machine does matters little. After each batch it notes what the intervals promise, what Rotary's envelope says and
-how accurate the answer really is: one less the relative error, of each column that of the worst row, in the mean of the
-columns. Further orders of the data are read by hash from the tables as they were generated, and give accuracies only.
-Queries that are not estimated have no accuracy until the last batch. The peak memory is that of the process, and
-the plan is what EXPLAIN says of it. What is in the file already is not measured again.
+The table has a part for each scale factor, with the machine that measured it: other parts of the file stay as they are.
+Each query is run in a process of its own with one thread, on prepared data; CPU time counts, so that what else the
+machine does matters little, and several may run at once (`--processes`). After each batch it notes what the intervals
+promise, what Rotary's envelope says and how accurate the answer really is: one less the relative error, of each column
+that of the worst row, in the mean of the columns. Further orders of the data are read by hash from the tables as they
+were generated, and give accuracies only. Queries that are not estimated have no accuracy until the last batch. The peak
+memory is that of the process, and the plan is what EXPLAIN says of it. What is in the file already is not measured
+again. Data are those of `python -m benchmarks.query.cost` in the same folder, and made if they are not there.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import argparse
 import resource
 import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +55,7 @@ class MeasuredQuery(Struct, frozen=True):
 
 
 class MeasuredBatches(Struct, frozen=True):
-    """All of them."""
+    """All of them at one scale; the file has a list of these."""
 
     command: str
     machine: Machine
@@ -124,15 +128,25 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def written(found: MeasuredBatches) -> str:
+def scales_of(file: Path) -> list[MeasuredBatches]:
+    """What a file has, the smallest scale first."""
+    found = msgspec.json.decode(file.read_bytes(), type=list[MeasuredBatches])
+    return sorted(found, key=lambda each: each.scale)
+
+
+def written(found: Sequence[MeasuredBatches]) -> str:
     """The file, an order on each line."""
+    return "[" + ",\n".join(_scale(each) for each in sorted(found, key=lambda each: each.scale)) + "]\n"
+
+
+def _scale(found: MeasuredBatches) -> str:
     about = [f'"{name}": {_json(getattr(found, name))}' for name in ("command", "machine", "scale")]
     queries = []
-    for name, query in found.queries.items():
+    for name, query in sorted(found.queries.items(), key=lambda each: each[1].query):
         fields = [f'"{field}": {_json(getattr(query, field))}' for field in ("query", "mode", "peak_mib", "held_mib")]
         orders = ",\n    ".join(_json(order) for order in query.orders)
         queries.append(f'  "{name}": {{{", ".join(fields)}, "orders": [\n    {orders}]}}')
-    return "{" + ",\n ".join(about) + ',\n "queries": {\n' + ",\n".join(queries) + "\n}}\n"
+    return "{" + ",\n ".join(about) + ',\n "queries": {\n' + ",\n".join(queries) + "\n}}"
 
 
 def _json(value: Any) -> str:
@@ -153,18 +167,21 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--queries", type=int, nargs="+", default=list(range(1, 23)), metavar="N", help="of TPC-H")
     parser.add_argument("--folder", type=Path, required=True, help="where data are kept, and found again")
     parser.add_argument("--out", type=Path, required=True, help="the table")
+    parser.add_argument("--processes", type=int, default=1, help="queries that are measured at a time (1)")
     chosen = parser.parse_args(arguments)
     command = f"python -m benchmarks.query batches --scale {chosen.scale:g} --orders {chosen.orders}"
     chosen.folder.mkdir(parents=True, exist_ok=True)
     native, prepared = (chosen.folder / f"tpch-{chosen.scale:g}{kind}.duckdb" for kind in ("", "-prepared"))
+    here = machine()
     generated(chosen.scale, native, prepared)
-    found = MeasuredBatches(command, machine(), chosen.scale, {})
-    if chosen.out.exists():
-        found = msgspec.json.decode(chosen.out.read_bytes(), type=MeasuredBatches)
+    known = scales_of(chosen.out) if chosen.out.exists() else []
+    found = next((each for each in known if each.scale == chosen.scale), None)
+    if found is None:
+        found = MeasuredBatches(command, here, chosen.scale, {})
+        known.append(found)
     texts = tpch_queries()
-    for number in chosen.queries:
-        if f"q{number}" in found.queries:
-            continue
+
+    def measured(number: int) -> MeasuredQuery:
         said(f"q{number}")
         process = [sys.executable, "-m", "benchmarks.query.batches", "--run", str(native), str(prepared)]
         done = subprocess.run(
@@ -173,8 +190,14 @@ def main(arguments: list[str]) -> None:
         )  # fmt: skip
         if done.returncode:
             raise SystemExit(f"benchmarks: q{number} failed: {(done.stderr.splitlines() or [''])[-1]}")
-        found.queries[f"q{number}"] = msgspec.json.decode(done.stdout, type=MeasuredQuery)
-        chosen.out.write_text(written(found), encoding="utf-8")
+        return msgspec.json.decode(done.stdout, type=MeasuredQuery)
+
+    with ThreadPoolExecutor(chosen.processes) as pool:
+        missing = [number for number in chosen.queries if f"q{number}" not in found.queries]
+        for done in as_completed([pool.submit(measured, number) for number in missing]):
+            query = done.result()
+            found.queries[f"q{query.query}"] = query
+            chosen.out.write_text(written(known), encoding="utf-8")  # Should it be ended, the next run goes on.
 
 
 if __name__ == "__main__":

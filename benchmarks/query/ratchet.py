@@ -51,7 +51,7 @@ PAUSED = 6  # queries at a time
 BUDGETS = (0.0, 0.1, 0.25, 0.5, 1.0)  # memory for paused queries, as a share of what all of them hold
 RISK = 0.1  # that a suspended process is lost before it goes on
 ROUNDS = 200
-PROCESS_MIB = 170.0  # of a query's process without its state
+PROCESS_MIB = 170.0  # of a query's process without its state, where `--process-mib` says no other
 
 
 class When(Struct, frozen=True):
@@ -200,11 +200,11 @@ RULES: dict[str, Rule] = {
 }
 
 
-def where(queries: dict[int, list[Boundary]], seed: int) -> list[Where]:
+def where(queries: dict[int, list[Boundary]], seed: int, process_mib: float = PROCESS_MIB) -> list[Where]:
     """Rounds of pauses: some queries at a time, each after one of its batches."""
     dice = random.Random(f"{seed}/where")
     able = [query for query in queries.values() if len(query) > 1]
-    rounds = [[_paused(dice.choice(able), dice) for _ in range(PAUSED)] for _ in range(ROUNDS)]
+    rounds = [[_paused(dice.choice(able), dice, process_mib) for _ in range(PAUSED)] for _ in range(ROUNDS)]
     found = []
     for budget in BUDGETS:
         lost = {
@@ -222,23 +222,23 @@ def where(queries: dict[int, list[Boundary]], seed: int) -> list[Where]:
     return found
 
 
-def _paused(query: list[Boundary], dice: random.Random) -> Suspension:
+def _paused(query: list[Boundary], dice: random.Random, process_mib: float) -> Suspension:
     """A query that leaves after a batch; nothing of it is on disk."""
     done = dice.randrange(1, len(query))
     at, redo_s = query[done - 1], sum(b.took_s for b in query[:done])
     return Suspension(
-        at.state_mib, redo_s, at.write_s, at.read_s, START_S, RISK, leaves=True, process_mib=PROCESS_MIB + at.state_mib
+        at.state_mib, redo_s, at.write_s, at.read_s, START_S, RISK, leaves=True, process_mib=process_mib + at.state_mib
     )  # fmt: skip
 
 
 # -- all of it --------------------------------------------------------------------------------------------------------
 
 
-def answers(queries: dict[int, list[Boundary]], slower: float, seed: int) -> Answers:
+def answers(queries: dict[int, list[Boundary]], slower: float, seed: int, process_mib: float = PROCESS_MIB) -> Answers:
     """All three, of batches that take so much longer."""
     stretched = {n: [b._replace(took_s=slower * b.took_s) for b in query] for n, query in queries.items()}
     rules, by_query = when(stretched, seed)
-    return Answers(machine(), slower, rules, where(stretched, seed), by_query)
+    return Answers(machine(), slower, rules, where(stretched, seed, process_mib), by_query)
 
 
 def batches_from(path: Path) -> dict[int, list[Boundary]]:
@@ -312,12 +312,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--scale", type=float, default=0.1, help="scale factor, where batches are measured")
     parser.add_argument("--slower", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--process-mib", type=float, default=PROCESS_MIB,
+        help=f"of a query's process without its state ({PROCESS_MIB:g}); `benchmarks.rotary_live` measures it",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     if options.batches is not None and not options.batches.is_file():
         parser.error(f"'{options.batches}' must be a file that exists")
     queries = batches_from(options.batches) if options.batches is not None else measured_batches(options.scale)
-    found = answers(queries, options.slower, options.seed)
+    found = answers(queries, options.slower, options.seed, options.process_mib)
     print(msgspec.json.encode(found).decode() if options.json else text(found))
     return 0
 

@@ -291,8 +291,8 @@ def _over(state: State, event: JobEnded | JobFailed) -> None:
     if view.size and state.learns:
         run_time.learn(state.history, view.job, view.ran_at(state.now_s))
     if state.recalls and view.starts:
-        peak_mib = event.peak_mib if isinstance(event, JobEnded) else 0.0
-        state.past_jobs = completion.with_ended(state.past_jobs, view, peak_mib)
+        peaks = (event.peak_mib, event.peak_gpu_mib) if isinstance(event, JobEnded) else (0.0, 0.0)
+        state.past_jobs = completion.with_ended(state.past_jobs, view, *peaks)
     state.notes.freed = True
 
 

@@ -101,9 +101,9 @@ def observed(
     return replace(beliefs, times=times, unit_s=unit_time.unit_s(times) or beliefs.unit_s)
 
 
-def with_ended(past: PastJobs, view: JobView, peak_mib: float = 0.0) -> PastJobs:
-    """Past jobs with one more that has ended; the oldest are forgotten. `peak_mib` is the memory that it took."""
-    shown = shown_by(view, peak_mib=peak_mib)
+def with_ended(past: PastJobs, view: JobView, peak_mib: float = 0.0, peak_gpu_mib: float = 0.0) -> PastJobs:
+    """Past jobs with one more that has ended; the oldest are forgotten. The peaks are as for `shown_by`."""
+    shown = shown_by(view, "", peak_mib, peak_gpu_mib)
     return past if shown is None else with_past(past, (shown,))
 
 
@@ -228,10 +228,11 @@ def _query_memory(job: Job, similar: Sequence[tuple[float, PastJob]]) -> Estimat
 # -- what an ended job has shown ----------------------------------------------------------------------------------
 
 
-def shown_by(view: JobView, metric: str = "", peak_mib: float = 0.0) -> PastJob | None:
+def shown_by(view: JobView, metric: str = "", peak_mib: float = 0.0, peak_gpu_mib: float = 0.0) -> PastJob | None:
     """None of a job that has shown nothing; `metric` is that of its curve, if its criterion is about none.
 
-    `peak_mib` is the memory of its node that it took: of a job with GPUs it says nothing about theirs.
+    `peak_mib` is the memory of its node that it took, `peak_gpu_mib` that on one of its GPUs: what counts of a job with
+    GPUs is theirs.
     """
     job, beliefs = view.job, view.beliefs
     criterion = job.criterion
@@ -242,7 +243,7 @@ def shown_by(view: JobView, metric: str = "", peak_mib: float = 0.0) -> PastJob 
     else:
         seen = [p for p in (beliefs.quality.points if beliefs.quality is not None else ()) if p.seen and p.x > 0]
         points = tuple((p.x, p.mean) for p in spread_out(seen, MAX_POINTS))
-    used = view.use.mem_mib if view.use is not None else 0.0 if job.demand.gpus else peak_mib
+    used = view.use.mem_mib if view.use is not None else peak_gpu_mib if job.demand.gpus else peak_mib
     unit_s = unit_time.whole_s(beliefs.times) if job.kind is Kind.QUERY else unit_time.unit_s(beliefs.times)
     if not points and unit_s is None and not used:
         return None

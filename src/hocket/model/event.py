@@ -270,6 +270,7 @@ class JobEnded(_Event, frozen=True, gc=False, tag=True):
     reason: str = ""  # the same in words; empty if it finished, and in older journals
     at_exit: bool = False  # its process ended by itself, and then this was the verdict on its criterion
     peak_mib: float = 0.0  # the most memory of its node that its last run used, in MiB; 0: not known
+    peak_gpu_mib: float = 0.0  # the most memory that was taken on one of its GPUs; 0: not known, or not by it alone
 
 
 class JobFailed(_Event, frozen=True, gc=False, tag=True):

@@ -53,8 +53,8 @@ def _take_in(view: JobView, event: Event, seen: dict[str, tuple[str, Beliefs]], 
         seen[job_id] = metric, observed(view, beliefs, epoch, event.metrics, done_s) or beliefs
     elif isinstance(event, JobEnded) or (isinstance(event, JobFailed) and event.final):
         metric, beliefs = seen.pop(job_id, ("", NO_BELIEFS))
-        peak_mib = event.peak_mib if isinstance(event, JobEnded) else 0.0
-        shown = shown_by(replace(view, beliefs=beliefs), metric, peak_mib)
+        peaks = (event.peak_mib, event.peak_gpu_mib) if isinstance(event, JobEnded) else (0.0, 0.0)
+        shown = shown_by(replace(view, beliefs=beliefs), metric, *peaks)
         if shown is not None:
             found.append(shown)
 

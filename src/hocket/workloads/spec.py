@@ -151,11 +151,11 @@ def _rotary(_path: str, options: Fields, seed: int) -> Workload:
     load = options.read("load", Number(low=0.01, high=100.0), 1.0)
     only = options.choice("only", ("all", *CLASSES, *CRITERIA), "all")
     past = options.choice("past", ("yes", "no"), "yes") == "yes"
-    curves = options.read("curves", TEXT, "")
+    curves, scale = options.read("curves", TEXT, ""), options.read("scale", Number(low=0.001, high=1e6), 1.0)
     options.finish()
     if curves and which == "aqp":
         raise WorkloadError(f"curves={curves} is for training, and which=aqp has queries only: say which=dlt or mixed")
-    return rotary_workload(which, seed, load, "" if only == "all" else only, rule, past, curves=curves)
+    return rotary_workload(which, seed, load, "" if only == "all" else only, rule, past, curves=curves, scale=scale)
 
 
 def _harmony(_path: str, options: Fields, seed: int) -> Workload:

@@ -13,6 +13,7 @@ from hocket.workloads.errors import WorkloadError
 from hocket.workloads.learning_curves import by_epoch
 from hocket.workloads.rotary import measured_queries, rotary_workload
 from hocket.workloads.truth import Truth
+from hocket_reproductions.rotary import evaluation
 from hocket_reproductions.rotary.evaluation import (
     AQP,
     MINUTES,
@@ -85,6 +86,24 @@ def test_a_query_that_stopped_too_early_is_a_false_attainment():
     report = [(0.0, 1, {"fraction": 0.5, "acc": 1.0})]
     assert _is_false("heavy-1-q5.0", parse(f"acc >= {half.true + 0.01}"), report)
     assert not _is_false("heavy-1-q5.0", parse(f"acc >= {half.true - 0.01}"), report)
+
+
+def test_queries_measured_on_more_data_are_cases_of_their_own_where_the_table_has_them(monkeypatch):
+    plain = cases(Request((0,)))
+    monkeypatch.setattr(evaluation, "measured_scales", lambda: (1.0, 10.0))
+    found = cases(Request((0,)))
+    more = [c for c in found if c.settings["workload"].get("scale") == 10.0]
+    assert len(found) == len(plain) + len(more) == len(plain) + 2 * (len(AQP) + 1)
+    results = [(c, ran(27 if c.settings["workload"].get("scale") else 20)) for c in found]
+    told = evaluation.compare_with_paper(Request((0,)), results)
+    (heavy,) = [
+        f for f in told.findings if f.group.endswith("factor 10, attained of 30 heavy queries") and f.what == "edf"
+    ]
+    assert heavy.ours.mean == 27
+    of_true = {}
+    monkeypatch.setattr(evaluation, "true_accuracy", lambda *about: of_true.setdefault(about, 0.9))
+    assert evaluation._is_false("heavy-1-q5.2", parse("acc >= 95%"), [(0.0, 1, {"fraction": 0.5})], 10.0)
+    assert of_true == {("q5", 2, 0.5, 10.0): 0.9}
 
 
 def test_it_is_found_by_its_name():

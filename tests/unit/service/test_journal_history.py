@@ -30,7 +30,7 @@ def ended(policy: str, *more: Event) -> Harness:
         harness.tell(ProgressReported(10.0 * k + 2, "q", 0, {"acc": 0.5 + 0.1 * k, "fraction": 0.1 * k}, step=k))
     harness.tell(*more)
     harness.tell(
-        JobEnded(40.0, "goal", peak_mib=70.0),
+        JobEnded(40.0, "goal", peak_mib=70.0, peak_gpu_mib=500.0),
         JobFailed(40.0, "free", "broken", final=True),
         JobEnded(40.0, "q", "attained", peak_mib=90.0),
     )
@@ -56,8 +56,14 @@ def test_it_is_what_a_policy_that_asks_for_past_jobs_has() -> None:
 def test_a_journal_of_another_policy_has_them_too() -> None:
     found = shown(ended("fifo"), "fifo")
     assert found["vgg"] == PastJob(
-        Kind.TRAINING, "vgg", {"batch_size": 32.0}, "acc", ((1.0, 0.2), (2.0, 0.4), (3.0, 0.6000000000000001)), 10.0
-    )
+        Kind.TRAINING,
+        "vgg",
+        {"batch_size": 32.0},
+        "acc",
+        ((1.0, 0.2), (2.0, 0.4), (3.0, 0.6000000000000001)),
+        10.0,
+        500.0,
+    )  # It has a GPU: the memory of its node says nothing about that.
     assert found["q5"].mem_mib == 90.0
     assert found["q5"].points == ((0.1, 0.6), (0.2, 0.7), (0.30000000000000004, 0.8))
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+from math import inf
+from time import monotonic
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hocket.agent.node.gpu_peaks import GpuPeaks
 from hocket.agent.node.known_run import CLOSED, HAND_OVER
 from hocket.agent.node.state_folder import StateFolder
-from hocket.agent.protocol import Report
+from hocket.agent.protocol import Report, RunKey
 from hocket.agent.run_folder import SPEC
 
 _LIBRARY = "libnvidia-ml.so.1"
 _TEXT = 96
+_EVERY_S = 1.0  # between two looks at the memory of a run
+_ENDS = ("exited", "cannot-start", "lost")
 
 
 class Gpu(Struct, frozen=True):
@@ -72,21 +77,38 @@ class GpuUsage:
     library measures devices, so the usage of a shared one includes that of its other jobs.
     """
 
-    def __init__(self, state: StateFolder, library: str = _LIBRARY) -> None:
-        self._state = state
+    def __init__(self, state: StateFolder, library: str = _LIBRARY, every_s: float = _EVERY_S) -> None:
+        self._state, self._every_s = state, every_s
         self._nvml = _loaded(library)
+        self._peaks = GpuPeaks()
+        self._looked_s: dict[RunKey, float] = {}  # when, at the memory of a run
 
     def added(self, report: Report) -> Report:
-        """A report of what a job uses, with its GPUs; any other as it is."""
-        if self._nvml is None or report.event != "use":
+        """A report of what a job uses, with its GPUs, or of its end, with the most memory seen on one of them.
+
+        At any other report there is a look at its memory: frameworks keep what they took once until they end.
+        """
+        if self._nvml is None:
             return report
-        found = _look(self._nvml, _devices(self._state.run(report.run.job, report.run.number)))
+        if report.event in _ENDS:
+            self._looked_s.pop(report.run, None)
+            peak_mib = self._peaks.of_ended(report.run)
+            return replace(report, fields={**report.fields, "peak_gpu_mem_mib": peak_mib}) if peak_mib else report
+        now_s, is_use = monotonic(), report.event == "use"
+        if not is_use and now_s - self._looked_s.get(report.run, -inf) < self._every_s:
+            return report
+        self._looked_s[report.run] = now_s
+        share, mib_by_device = _look(self._nvml, _devices(self._state.run(report.run.job, report.run.number)))
+        self._peaks.note(report.run, mib_by_device)
+        if not is_use or not mib_by_device:
+            return report
+        found = {"gpu": round(share, 3), "gpu_mem_mib": round(sum(mib_by_device.values()), 1)}
         return replace(report, fields={**report.fields, **found})
 
 
-def _look(nvml: ctypes.CDLL, indices: list[int]) -> dict[str, float]:
-    """The share of time in which they worked, and memory that is taken on them; nothing if one does not answer."""
-    shares, mem_bytes = [], 0
+def _look(nvml: ctypes.CDLL, indices: list[int]) -> tuple[float, dict[int, float]]:
+    """The share of time in which they worked, and memory that is taken on each; nothing if one does not answer."""
+    shares, mib_by_device = [], {}
     for index in indices:
         device, rates, memory = ctypes.c_void_p(), (ctypes.c_uint * 2)(), (ctypes.c_ulonglong * 3)()
         if (
@@ -94,12 +116,10 @@ def _look(nvml: ctypes.CDLL, indices: list[int]) -> dict[str, float]:
             or nvml.nvmlDeviceGetUtilizationRates(device, rates) != 0  # of the device, of its memory's bus
             or nvml.nvmlDeviceGetMemoryInfo(device, memory) != 0  # in all, free, used
         ):
-            return {}
+            return 0.0, {}
         shares.append(rates[0] / 100)
-        mem_bytes += memory[2]
-    return (
-        {"gpu": round(sum(shares) / len(shares), 3), "gpu_mem_mib": round(mem_bytes / (1 << 20), 1)} if shares else {}
-    )
+        mib_by_device[index] = round(memory[2] / (1 << 20), 1)
+    return sum(shares) / max(len(shares), 1), mib_by_device
 
 
 def _devices(folder: str) -> list[int]:

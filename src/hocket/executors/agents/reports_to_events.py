@@ -158,11 +158,12 @@ def _gone(view: JobView, report: Report, now_s: float) -> list[Event]:
     finished = is_finish(report)
     left = report.event == "exited" and bool(report.fields.get("asked")) and not report.fields.get("hung")
     peak_mib = float(report.fields.get("peak_mib") or 0.0)
+    gpu_mib = float(report.fields.get("peak_gpu_mem_mib") or 0.0)
     if tenancy.doing is Doing.ENDING:
-        return [JobEnded(now_s, job_id, view.verdict or "stopped", peak_mib=peak_mib)]
+        return [JobEnded(now_s, job_id, view.verdict or "stopped", peak_mib=peak_mib, peak_gpu_mib=gpu_mib)]
     if finished:
         started = [JobStarted(now_s, job_id, attempt=run.number)] if tenancy.doing is Doing.STARTING else []
-        return [*started, JobEnded(now_s, job_id, peak_mib=peak_mib)]
+        return [*started, JobEnded(now_s, job_id, peak_mib=peak_mib, peak_gpu_mib=gpu_mib)]
     lost = []
     if run == present(view) and not report.fields.get("saved_when_asked"):
         lost = lost_work(view, now_s, _ended_as(report))

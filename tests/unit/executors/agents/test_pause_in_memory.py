@@ -161,6 +161,8 @@ def test_a_query_that_ends_by_itself_before_it_is_suspended_is_over() -> None:
     assert facts(SUSPENDING, said("exited", code=0, asked=False), 5.0) == [JobEnded(5.0, "q")]
     ended = said("exited", code=0, asked=False, peak_mib=90.0)
     assert facts(SUSPENDING, ended, 5.0) == [JobEnded(5.0, "q", peak_mib=90.0)]
+    on_gpus = said("exited", code=0, asked=False, peak_mib=90.0, peak_gpu_mem_mib=2048.0)
+    assert facts(SUSPENDING, on_gpus, 5.0) == [JobEnded(5.0, "q", peak_mib=90.0, peak_gpu_mib=2048.0)]
 
 
 def test_an_agent_keeps_a_suspended_process_and_is_told_again_what_it_may_have_missed() -> None:

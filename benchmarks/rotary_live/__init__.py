@@ -1,0 +1,1 @@
+"""A shortened Table 3.1 of Rotary on real queries, live and simulated."""
