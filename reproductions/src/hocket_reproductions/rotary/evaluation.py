@@ -21,18 +21,17 @@ from hocket.policies import find as find_policy
 from hocket.reports.account import account
 from hocket.reports.figure_style import colour, drawing, save
 from hocket.reports.mean_interval import mean_interval
-from hocket.reproductions import Assumption, Case, Finding, Findings, Reproduction, Request, Results
+from hocket.reproductions import Case, Finding, Findings, Reproduction, Request, Results
 from hocket.workloads.rotary import (
     CLASSES,
     CRITERIA,
-    measured_queries,
     measured_scales,
     rotary_workload,
-    stretch,
     true_accuracy,
 )
 from hocket.workloads.truth import Submission, Workload
 from hocket_reproductions.rotary import suspended
+from hocket_reproductions.rotary.assumptions import assumptions
 from hocket_reproductions.rotary.bound import most_attained
 from hocket_reproductions.rotary.overhead import PRINTED, spent_by_estimators
 from hocket_reproductions.rotary.suspended import PauseCosts
@@ -466,45 +465,6 @@ def draw_figures(_request: Request, results: Results, folder: Path) -> list[Path
         axes.set_ylabel("attained of 30")
         axes.legend()
         return files + save(sheet, folder, "figure-3.9-attained-training")
-
-
-def assumptions(request: Request) -> list[Assumption]:
-    """What the paper leaves open."""
-    batches = sum(len(q.orders[0]) for scale in measured_scales() for q in measured_queries(scale).values())
-    return [
-        Assumption(
-            "accuracy of queries",
-            f"{batches} batches of 22 queries, by intervals at 95 %; nothing new is said before a batch has ended",
-            f"measured on our runtime at scale factor {' and '.join(f'{s:g}' for s in measured_scales())}: "
-            "`python -m benchmarks.query batches`",
-        ),
-        Assumption(
-            "run times of queries", f"measured CPU times, times {stretch(1.0):,.0f} at load 1",
-            "ours: all queries to their last row would keep 20 cores busy; the paper's were of Spark",
-        ),
-        Assumption("speed by cores", "law:0.05", "ours, the usual law"),
-        Assumption(
-            "memory of queries", "2, 4 and 6 GiB by class; it never runs out", "Figure 3.1(a): epochs of 60, 120, 180 s"
-        ),
-        Assumption(
-            "states of paused queries", "of the memory what joins, groups and sorts hold; 100 MiB/s",
-            "ours, by EXPLAIN; in the other cases a second for each",
-        ),
-        Assumption("training", "parametric learning curves; seconds of an epoch by model", "ours; none was measured"),
-        *(
-            [
-                Assumption(
-                    "measured learning curves", "images cifar10 or imagenet, LSTMs deepspeech2, bert bert; half of the "
-                    "batch sizes are of past jobs only", "Pollux's; the pairing with models is ours",
-                )
-            ]
-            if request.curves is not None
-            else []
-        ),
-        Assumption("training jobs", "30, all there at the start", "Table 3.3 has 10 to 40; arrivals are not told"),
-        Assumption("past jobs", "each query once, in another order; 60 training jobs of 30 epochs", "ours"),
-        Assumption("round_robin", "turns of 60 s", "an epoch of the paper's Figure 3.1(a)"),
-    ]  # fmt: skip
 
 
 REPRODUCTION = Reproduction(
