@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Request, Response
 from msgspec.structs import asdict, replace
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 
 from hocket.model.job import NAME_LENGTH
 from hocket.model.study_summary import StudySummary
 from hocket.service.api import Api, ApiError, answer, caller, decoded
+from hocket.service.http_app import HttpApp
 from hocket.service.openapi_schema import body_of, schema_of
 from hocket.service.studies import KeptStudy, Studies, StudyRefused
 from hocket.service.tokens import Role, Token
@@ -16,7 +18,7 @@ from hocket.service.tokens import Role, Token
 _LONGEST_BODY = 4 << 20
 
 
-def add_studies(app: FastAPI, api: Api, studies: Studies) -> None:
+def add_studies(app: HttpApp, api: Api, studies: Studies) -> None:
     """Adds the calls."""
 
     @app.get("/v1/studies")
