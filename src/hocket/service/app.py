@@ -45,7 +45,7 @@ from hocket.service.node_reserve import (
     reserved_row,
     unreserve,
 )  # fmt: skip
-from hocket.service.openapi_schema import body_of, schema_of
+from hocket.service.openapi_schema import body_of
 from hocket.service.owners import OwnerError, OwnerSpec, owner_row, owner_rows, read_owner
 from hocket.service.page import add_page
 from hocket.service.page_sessions import PageSessions
@@ -194,7 +194,7 @@ def _add_jobs(app: HttpApp, api: Api) -> None:
     for job_request in JobRequest:
         _add_request_of_one(app, api, job_request)
 
-    @app.post("/v1/job-requests", openapi_extra=body_of(schema_of(JobRequestSpec)))
+    @app.post("/v1/job-requests", openapi_extra=body_of(JobRequestSpec))
     async def job_requests(request: Request) -> Response:
         """Ask something of many jobs; answered once it is in the journal, in as many cycles as it takes."""
         try:
@@ -271,7 +271,7 @@ def _add_owners(app: HttpApp, api: Api) -> None:
         """The owners: weight, quotas, what they use and how many of their jobs wait."""
         return answer({"owners": owner_rows(api.engine.snapshot)})
 
-    @app.put("/v1/owners/{owner_id:text}", openapi_extra=body_of(schema_of(OwnerSpec)))
+    @app.put("/v1/owners/{owner_id:text}", openapi_extra=body_of(OwnerSpec))
     async def set_owner(owner_id: str, request: Request) -> Response:
         """Set an owner's weight and quotas; answered once they are in the journal. What is left out stays."""
         try:
@@ -326,22 +326,22 @@ def _add_cluster(app: HttpApp, api: Api, history: HistoryProcess | None) -> None
         now_s = api.engine.now_s()
         return answer({"now_s": now_s, "ahead": plan_ahead(api.engine.snapshot, now_s, caller(request))})
 
-    @app.post("/v1/nodes/{node:text}/drain", openapi_extra=body_of(schema_of(DrainSpec)))
+    @app.post("/v1/nodes/{node:text}/drain", openapi_extra=body_of(DrainSpec))
     async def drain_node(node: str, request: Request) -> Response:
         """Give a node no new jobs; answered once it is in the journal, with the jobs that are still on it."""
         return await _of_node(_drained, api, node, await request.body(), True)
 
-    @app.post("/v1/nodes/{node:text}/undrain", openapi_extra=body_of(schema_of(DrainSpec)))
+    @app.post("/v1/nodes/{node:text}/undrain", openapi_extra=body_of(DrainSpec))
     async def undrain_node(node: str, request: Request) -> Response:
         """Give a drained node jobs again."""
         return await _of_node(_drained, api, node, await request.body(), False)
 
-    @app.post("/v1/nodes/{node:text}/reserve", openapi_extra=body_of(schema_of(ReserveSpec)))
+    @app.post("/v1/nodes/{node:text}/reserve", openapi_extra=body_of(ReserveSpec))
     async def reserve_node(node: str, request: Request) -> Response:
         """Reserve a node for some owners; answered once it is in the journal, with jobs of others that run on there."""
         return await _of_node(_reserved, api, node, await request.body())
 
-    @app.post("/v1/nodes/{name:text}/unreserve", openapi_extra=body_of(schema_of(UnreserveSpec)))
+    @app.post("/v1/nodes/{name:text}/unreserve", openapi_extra=body_of(UnreserveSpec))
     async def unreserve_node(name: str, request: Request) -> Response:
         """Remove all reservations of a node, or the one of this name."""
         return await _of_node(_unreserved, api, name, await request.body())
@@ -391,7 +391,7 @@ def _add_tokens(app: HttpApp, api: Api) -> None:
         """All tokens but that of the home."""
         return answer({"tokens": [token_row(token) for token in api.tokens.listed()]})
 
-    @app.post("/v1/tokens", openapi_extra=body_of(schema_of(TokenSpec)))
+    @app.post("/v1/tokens", openapi_extra=body_of(TokenSpec))
     async def create_token(request: Request) -> Response:
         """Make a token; this answer is the only one that has it."""
         try:

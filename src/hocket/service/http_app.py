@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from inspect import Parameter, iscoroutinefunction, signature
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
@@ -34,7 +34,9 @@ class Value(NamedTuple):
     is_in_path: bool
 
     def read(self, request: Request) -> Any:
-        """As this request says it. Raises HTTPException."""
+        """As this request says it, or the request itself. Raises HTTPException."""
+        if self.type is Request:
+            return request
         text = (request.path_params if self.is_in_path else request.query_params).get(self.name)
         if text is None:
             if self.default is Parameter.empty:
@@ -43,10 +45,8 @@ class Value(NamedTuple):
         try:
             found = msgspec.convert(text, self.type, strict=False)
         except msgspec.ValidationError as error:
-            rule = str(error).partition(", got")[0]
-            if not rule.startswith("Expected "):
-                rule = "a number of fewer digits"
-            raise self._refused(rule.removeprefix("Expected "), text) from error
+            _, expected, rule = str(error).partition(", got")[0].partition("Expected ")
+            raise self._refused(rule if expected else "a number of fewer digits", text) from error
         if type(found) is int and str(found) != text:  # as 1e9, or 2.0
             raise self._refused("`int`", text)
         return found
@@ -70,7 +70,7 @@ class HttpApp(Starlette):
     def __init__(self, title: str, version: str) -> None:
         super().__init__()
         self._info = {"title": title, "version": version}
-        self._described: list[tuple[Route, str, str, list[Value], dict[str, Any]]] = []
+        self._described: list[tuple[Route, str, str, Callable[[], list[Value]], Callable[[], dict[str, Any]]]] = []
 
         @self.get("/openapi.json", include_in_schema=False)
         async def description() -> Response:
@@ -98,40 +98,44 @@ class HttpApp(Starlette):
         path: str,
         function: Answering,
         *,
-        openapi_extra: dict[str, Any] | None = None,
+        openapi_extra: Callable[[], dict[str, Any]] = dict,
         include_in_schema: bool = True,
     ) -> Answering:
-        """A function for the calls of a method and path. `openapi_extra` is what its signature does not say."""
-        is_async, types = iscoroutinefunction(function), get_type_hints(function, include_extras=True)
-        requests = {name for name, type_ in types.items() if type_ is Request}
-        values: list[Value] = []
+        """A function for the calls of a method and path. `openapi_extra` gives what its signature does not say."""
+        is_async = iscoroutinefunction(function)
+
+        @cache  # when it is first called: to do it for all takes a while, and many are never called
+        def values() -> list[Value]:
+            types = get_type_hints(function, include_extras=True)
+            given = signature(function).parameters.items()
+            return [
+                Value(name, types[name], parameter.default, name in route.param_convertors) for name, parameter in given
+            ]
 
         async def serve(request: Request) -> Response:
-            given = {value.name: value.read(request) for value in values} | dict.fromkeys(requests, request)
+            given = {value.name: value.read(request) for value in values()}
             found: Response = await (function(**given) if is_async else run_in_threadpool(function, **given))
             return found
 
         route = Route(path, serve, methods=[method], name=function.__name__)
         route.methods = {method}  # starlette adds HEAD.
-        for name, parameter in signature(function).parameters.items():
-            if name not in requests:
-                values.append(Value(name, types[name], parameter.default, name in route.param_convertors))
         self.router.routes.append(route)
         if include_in_schema:
-            self._described.append((route, method, function.__doc__ or "", values, openapi_extra or {}))
+            self._described.append((route, method, function.__doc__ or "", values, openapi_extra))
         return function
 
     def openapi(self) -> dict[str, Any]:
         """The description of the API, as OpenAPI wants it."""
         paths: dict[str, dict[str, Any]] = {}
-        for route, method, text, values, extra in self._described:
+        for route, method, text, values, openapi_extra in self._described:
+            extra, named = openapi_extra(), [value.described() for value in values() if value.type is not Request]
             word = re.sub(r"\W", "_", f"{route.name}{route.path_format}_{method.lower()}")
             paths.setdefault(route.path_format, {})[method.lower()] = {
                 "summary": route.name.replace("_", " ").capitalize(),
                 "description": text,
                 "operationId": word,
                 **extra,
-                "parameters": [*(value.described() for value in values), *extra.get("parameters", ())],
+                "parameters": [*named, *extra.get("parameters", ())],
                 "responses": {
                     "200": {"description": "The answer.", "content": {"application/json": {"schema": {}}}},
                     "4XX": {"description": "What is wrong.", "content": {"application/json": {"schema": _ERROR}}},

@@ -11,7 +11,7 @@ from hocket.model.job import NAME_LENGTH
 from hocket.model.study_summary import StudySummary
 from hocket.service.api import Api, ApiError, answer, caller, decoded
 from hocket.service.http_app import HttpApp
-from hocket.service.openapi_schema import body_of, schema_of
+from hocket.service.openapi_schema import body_of
 from hocket.service.studies import KeptStudy, Studies, StudyRefused
 from hocket.service.tokens import Role, Token
 
@@ -33,7 +33,7 @@ def add_studies(app: HttpApp, api: Api, studies: Studies) -> None:
         kept = _found(studies, study, caller(request))
         return answer(asdict(kept.head) | {"summary": kept.summary()})
 
-    @app.put("/v1/studies/{study:text}", openapi_extra=body_of(schema_of(StudySummary)))
+    @app.put("/v1/studies/{study:text}", openapi_extra=body_of(StudySummary))
     async def tell(study: str, request: Request) -> Response:
         """Keep the summary of a study, in place of the last one; answered once it is kept."""
         token, body = caller(request), await request.body()

@@ -15,7 +15,7 @@ from hocket.service.http_app import HttpApp
 from hocket.service.ignored_options import ignored_options
 from hocket.service.intake import call_parts, read_submitted_specs, refused_command
 from hocket.service.job_check import CheckedJob, check, form_fields
-from hocket.service.openapi_schema import CHECK, body_of, submission_schema
+from hocket.service.openapi_schema import submission
 from hocket.service.tokens import Token
 
 _log = logging.getLogger("hocket.service")
@@ -26,7 +26,7 @@ _COMMANDS_OF_USERS = "and users are not its admins"
 def add_submission(app: HttpApp, api: Api) -> None:
     """Adds the calls."""
 
-    @app.post("/v1/jobs", openapi_extra=body_of(submission_schema()) | {"parameters": [CHECK]})
+    @app.post("/v1/jobs", openapi_extra=submission)
     async def submit(request: Request) -> Response:
         """Submit jobs, answered once they are in the journal; or check them."""
         body, token = await request.body(), caller(request)

@@ -27,7 +27,7 @@ def app() -> HttpApp:
         """Say what was read."""
         return Response(json.dumps([request.method, part, number, flag, at_s]))
 
-    @made.post("/async", openapi_extra={"requestBody": {"content": {}}})
+    @made.post("/async", openapi_extra=lambda: {"requestBody": {"content": {}}})
     async def in_the_loop(name: str, count: Few = 3) -> Response:
         """The same without a thread."""
         return Response(json.dumps([name, count]))
