@@ -10,7 +10,7 @@ from tests.live.controller import LiveController
 from tests.live.processes import below, cgroups_of
 from tests.unit.cli.typed import hocket
 
-from hocket.cli.simulation.scenario import bound_policy
+from hocket.cli.policy_text import bound_policy
 from hocket.control.journal import SqliteJournal
 from hocket.control.restore import restore
 from hocket.service import rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 NOT_PLAIN = object()  # a value that typer has to read
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
@@ -53,6 +53,8 @@ def _read(kind: Any, about: Any, value: Any) -> Any:
     if kind is str and type(value) is str:
         return value
     if kind is bool and type(value) is bool:
+        return value
+    if get_origin(kind) is Literal and type(value) is str and value in get_args(kind):
         return value
     if kind is int or kind is float:
         return _number(kind, about, value)

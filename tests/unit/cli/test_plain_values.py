@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 import typer
@@ -30,6 +30,7 @@ def nothing(
     wholes: Annotated[list[int] | None, typer.Option(min=1)] = None,
     paths: Annotated[list[Path] | None, typer.Argument()] = None,
     flag: Annotated[bool, typer.Option("--flag")] = False,
+    word: Annotated[Literal["x", "no"] | None, typer.Option()] = None,
     parsed: Annotated[str | None, typer.Option(parser=str.upper)] = None,
 ) -> None:
     """Nothing; its options are of all kinds."""
@@ -92,6 +93,7 @@ def test_what_is_read_plainly_is_what_typer_reads(option: Any) -> None:
         ("paths", ("a",), [Path("a")]),
         ("paths", None, ()),
         ("flag", True, True),
+        ("word", "no", "no"),
     ],
 )
 def test_usual_values_are_plain(name: str, value: Any, expected: Any) -> None:
@@ -102,7 +104,7 @@ def test_usual_values_are_plain(name: str, value: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [("bounded", "6"), ("bounded", "-1"), ("share", "0.25"), ("whole", "x"), ("whole", "1.0"), ("wholes", ("1", "0")),
-     ("there", "/nowhere/at/all"), ("folder", __file__), ("parsed", "x"), ("path", "a\0b")],
+     ("there", "/nowhere/at/all"), ("folder", __file__), ("parsed", "x"), ("word", "NO"), ("path", "a\0b")],
 )  # fmt: skip
 def test_what_breaks_a_rule_is_left_to_typer(name: str, value: Any) -> None:
     (option,) = [option for option in options() if option.name == name]

@@ -35,7 +35,7 @@ def switch_setting(text: str) -> str:
     """The learned policy as it is kept, whatever the next start's working directory is; empty for `none`."""
     if text == "none":
         return ""
-    from hocket.cli.simulation.scenario import bound_policy
+    from hocket.cli.policy_text import bound_policy
     from hocket.policies.mlfs.weights_file import SHIPPED, read_weights
 
     with refusing():
@@ -51,7 +51,7 @@ def switch_options(settings: Settings, policy: BoundPolicy | None) -> SwitchOpti
     """How the controller switches, if it does; `policy` is what --policy names."""
     if not settings.switch_to:
         return None
-    from hocket.cli.simulation.scenario import bound_policy
+    from hocket.cli.policy_text import bound_policy
     from hocket.service.policy_switch import USUAL, SwitchOptions
 
     learned = bound_policy(settings.switch_to)

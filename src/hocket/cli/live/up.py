@@ -243,15 +243,19 @@ def up(
         _detached(place, standby)
         return
     from hocket.agent.log_setup import set_up_logging
-    from hocket.cli.simulation.scenario import bound_policy
-    from hocket.workloads.past_jobs_file import read_past_jobs
+    from hocket.cli.policy_text import bound_policy
 
     with refusing():
         if param and policy is None:
             raise InputError("--param is of a policy: name it with --policy")
         bound = bound_policy(policy, param or ()) if policy is not None else None
         switches = switch_options(settings, bound)
-        past = read_past_jobs(history) if history is not None else ()
+        if history is not None:
+            from hocket.workloads.past_jobs_file import read_past_jobs
+
+            past = read_past_jobs(history)
+        else:
+            past = ()
     log_options = ["--log-level", log_level, *(["--log-json"] if log_json else [])]
     options = [*settings.agent_options, *log_options]
     set_up_logging(log_level, log_json, place.log)

@@ -58,7 +58,8 @@ def compare(
     Parameters given with --param go to every policy. Exit code 3 says that some run left jobs unfinished,
     or that all its jobs were refused.
     """
-    from hocket.cli.simulation.scenario import Scenario, ScenarioRun, bound_policy
+    from hocket.cli.policy_text import bound_policy
+    from hocket.cli.simulation.scenario import Scenario, ScenarioRun
     from hocket.cli.terminal.errors import refusing
     from hocket.cli.terminal.output_files import must_be_writable
     from hocket.reports.comparison import without_repetitions

@@ -48,8 +48,8 @@ def decide(
 
         _print(schema_of())
         return
+    from hocket.cli.policy_text import bound_policy
     from hocket.cli.simulation.policy_fault import blaming
-    from hocket.cli.simulation.scenario import bound_policy
     from hocket.model.document import DocumentError
 
     with refusing():

@@ -35,7 +35,7 @@ def replay(
     """
     import msgspec
 
-    from hocket.cli.simulation.scenario import bound_policy
+    from hocket.cli.policy_text import bound_policy
     from hocket.cli.terminal.errors import refusing
     from hocket.control.journal import JournalError
     from hocket.control.journal.history import describe_beginning, open_history

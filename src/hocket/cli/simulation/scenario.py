@@ -5,16 +5,16 @@ A scenario is plain text, so that it can be sent to another process; `staged` re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hocket.cli.policy_text import bound_policy
 from hocket.executors.simulated import parse_beliefs
 from hocket.job_input.units import BadValue, seconds
 from hocket.model.event import PastJobsGiven
-from hocket.policies.registry import BoundPolicy, find
 from hocket.reports.comparison import ComparedRun
 from hocket.reports.simulation import SimulationSetup
 from hocket.workloads import (
@@ -78,45 +78,6 @@ def _until_s(text: str) -> float:
         return seconds(text, zero=True)
     except BadValue as error:
         raise ValueError(f"--until {error}") from error
-
-
-def bound_policy(text: str, params: Sequence[str] = ()) -> BoundPolicy:
-    """A policy with its parameters: `las`, or `las:promote=4,levels_gpu_s=[1,2]`, and more of them as NAME=VALUE."""
-    name, _, own = text.partition(":")
-    policy = find(name)
-    settings: dict[str, object] = {}
-    for pair in [*_split(own), *params]:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise ValueError(f"policy '{name}': a parameter must be written as NAME=VALUE, not '{pair}'")
-        settings[key.strip()] = _value(name, key, value.strip())
-    return policy.bound(settings)
-
-
-def _split(text: str) -> list[str]:
-    """The parts between commas; those within brackets belong to a list."""
-    parts, depth = [""], 0
-    for c in text:
-        depth += (c in "[{") - (c in "]}")
-        if c == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += c
-    return parts if text else []
-
-
-def _value(policy: str, key: str, text: str) -> object:
-    """Lists and tables are JSON; all else stays text, which the parameter's own type then reads."""
-    import msgspec
-
-    if not text.startswith(("[", "{", '"')):
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise ValueError(
-            f"policy '{policy}', parameter '{key}': the value must be JSON ({error}), not '{text}'"
-        ) from error
 
 
 class ScenarioRun(Struct, frozen=True):

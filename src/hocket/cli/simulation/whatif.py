@@ -37,8 +37,8 @@ def whatif(
 
     The recorded policy is run again too: how far that is from what was recorded is the band to read the rest with.
     """
+    from hocket.cli.policy_text import bound_policy
     from hocket.cli.simulation.policy_fault import blaming
-    from hocket.cli.simulation.scenario import bound_policy
     from hocket.cli.terminal.errors import InputError, refusing
     from hocket.cli.terminal.output_files import must_be_writable
     from hocket.cli.terminal.progress import bars
