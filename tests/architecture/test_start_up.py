@@ -75,6 +75,14 @@ def test_commands_within_a_command_load_nothing_heavy_either(tmp_path: Path) -> 
     assert not packages(loaded) & HEAVY
 
 
+def test_a_controller_loads_its_server_and_nothing_else_that_is_heavy(tmp_path: Path) -> None:
+    arguments = ("up", "--home", str(tmp_path), "--policy", "fifo", "--tls-cert", "/nowhere/at/all")
+    loaded = loaded_by(*arguments, code=2)
+    assert "hocket.service.app" in loaded
+    assert not packages(loaded) & (HEAVY - {"sqlite3", "uvicorn"})
+    assert not {name for name in loaded if name.startswith(("hocket.executors.simulated", "hocket.cli.simulation"))}
+
+
 def test_completion_of_a_command_loads_no_command() -> None:
     words = {"_HOCKET_COMPLETE": "complete_bash", "COMP_WORDS": "hocket su", "COMP_CWORD": "1"}
     assert not commands(loaded_by(**words))

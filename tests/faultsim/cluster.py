@@ -364,7 +364,7 @@ _NO_ANSWER = object()
 
 
 class _RecordingApp:
-    """Takes the place of FastAPI: it keeps the functions that answer calls, by method and last word of the path."""
+    """Takes the place of `HttpApp`: it keeps the functions that answer calls, by method and last word of the path."""
 
     def __init__(self) -> None:
         self.handlers: dict[tuple[str, str], Callable[..., Awaitable[Any]]] = {}

@@ -6,13 +6,15 @@ import logging
 
 import msgspec
 from anyio.to_thread import run_sync
-from fastapi import FastAPI, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from hocket.agent.protocol import Alive, Hello, Report, ReportsAccepted, Welcome
 from hocket.control.ports import LateHello, NameTaken, UnknownSession
 from hocket.model.resources import MAX_GPUS
 from hocket.model.validation import too_small
 from hocket.service.api import Api, ApiError, Count, answer, caller, decoded
+from hocket.service.http_app import HttpApp
 
 _log = logging.getLogger("hocket.service")
 POLL_S = 20.0  # that a call for orders may stand at most
@@ -24,7 +26,7 @@ _LARGEST = 2**53  # number in a report
 _LONGEST = 1 << 16  # text in a report
 
 
-def add_agents(app: FastAPI, api: Api) -> None:
+def add_agents(app: HttpApp, api: Api) -> None:
     """The calls that only agents make."""
     engine = api.engine
 

@@ -13,8 +13,10 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 from anyio import CapacityLimiter
-from fastapi import Query, Request, Response
+from msgspec import Meta
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
 from hocket.control.journal import JournalError
 from hocket.control.ports import SecretsLost
@@ -32,8 +34,8 @@ from hocket.service.tokens import Token, TokenError, Tokens, UnknownToken
 from hocket.service.visibility import visible_row
 
 # Numbers in queries; a larger one fits no database, and no message to an agent.
-Count = Annotated[int, Query(ge=0, le=2**31 - 1)]
-Offset = Annotated[int, Query(ge=-(2**53), le=2**53)]
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Offset = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 _PATIENCE_S = 60.0  # for a cycle to be written
 T = TypeVar("T")
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import StreamingResponse
 from msgspec.structs import replace
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
 
 from hocket import __version__
 from hocket.model.event import Event, JobAsked, JobRequest
@@ -32,6 +29,7 @@ from hocket.service.engine import Engine
 from hocket.service.history_calls import add_history
 from hocket.service.history_process import HistoryProcess
 from hocket.service.host_names import HostNames
+from hocket.service.http_app import HttpApp
 from hocket.service.job_files import job_files
 from hocket.service.job_output import answered, printed
 from hocket.service.job_requests import JobRequestError, JobRequestSpec, in_parts, read_job_request, requested_jobs
@@ -47,7 +45,7 @@ from hocket.service.node_reserve import (
     reserved_row,
     unreserve,
 )  # fmt: skip
-from hocket.service.openapi_schema import body_of, schema_of
+from hocket.service.openapi_schema import body_of
 from hocket.service.owners import OwnerError, OwnerSpec, owner_row, owner_rows, read_owner
 from hocket.service.page import add_page
 from hocket.service.page_sessions import PageSessions
@@ -91,7 +89,7 @@ def make_app(
     whatif: WhatIfRuns | None = None,
     bundles: BundleStore | None = None,
     grows: bool = False,
-) -> FastAPI:
+) -> HttpApp:
     """The API over an engine. New jobs are protected from preemption for `protect_s` at most; 0: without limit.
 
     `token` is that of the home, which is an admin's. With `notify_commands`, jobs may name commands that are run here
@@ -100,7 +98,7 @@ def make_app(
     looked at by `history`, and run again by `whatif`. Working directories that come with jobs are kept in `bundles`.
     If the cluster `grows`, jobs may be submitted that do not fit it yet.
     """
-    app = FastAPI(title="Hocket", version=__version__, docs_url=None, redoc_url=None)
+    app = HttpApp("Hocket", __version__)
     tokens = Tokens(engine.journal, engine.executor, token)
     secrets = SecretStore(engine.journal, secrets_key)
     secrets.sweep(engine.snapshot.jobs)
@@ -115,38 +113,21 @@ def make_app(
 
     metrics = Metrics(engine) if metrics is None else metrics
     sessions = PageSessions(tokens, engine.journal, engine.executor, token)
-    direct: dict[tuple[str, str], ASGIApp] = {}
     permissions = Permissions(app.router.routes)
     app.add_middleware(
         RequestGuard,
         tokens=tokens,
         permissions=permissions,
         is_ready=lambda: api.is_ready(),
-        direct=direct,
         hosts=hosts,
         count=metrics.count_request,
         sessions=sessions,
     )
 
-    @app.exception_handler(EndedJobsError)
-    async def answer_ended_jobs_error(_request: Request, error: EndedJobsError) -> Response:
-        return answer({"error": str(error)}, 503)
+    for kind in (EndedJobsError, HTTPException, ClientDisconnect):
+        app.add_exception_handler(kind, _answer_error)
 
-    @app.exception_handler(HTTPException)
-    async def answer_http_error(_request: Request, error: HTTPException) -> Response:
-        return answer({"error": str(error.detail)}, error.status_code)
-
-    @app.exception_handler(RequestValidationError)
-    async def answer_invalid_input(_request: Request, error: RequestValidationError) -> Response:
-        wrong = error.errors()[0]
-        rule = str(wrong["msg"]).removeprefix("Input should be ").partition(",")[0]
-        return answer({"error": f"{wrong['loc'][-1]} must be {rule}, not {str(wrong.get('input'))[:100]!r}"}, 422)
-
-    @app.exception_handler(ClientDisconnect)
-    async def answer_closed_connection(_request: Request, _error: ClientDisconnect) -> Response:
-        return Response(status_code=400)  # The caller was killed in the middle of it: this reaches nothing.
-
-    direct["POST", "/v1/jobs"] = _directly(add_submission(app, api))
+    add_submission(app, api)
     _add_jobs(app, api)
     _add_owners(app, api)
     _add_cluster(app, api, history)
@@ -161,24 +142,15 @@ def make_app(
     return app
 
 
-def _directly(call: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
-    """A call without the framework's routing, with the same answers to errors."""
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            said = await call(Request(scope, receive))
-        except EndedJobsError as error:
-            said = answer({"error": str(error)}, 503)
-        except HTTPException as error:
-            said = answer({"error": str(error.detail)}, error.status_code)
-        except ClientDisconnect:
-            said = Response(status_code=400)
-        await said(scope, receive, send)
-
-    return serve
+async def _answer_error(_request: Request, error: Exception) -> Response:
+    if isinstance(error, EndedJobsError):
+        return answer({"error": str(error)}, 503)
+    if isinstance(error, HTTPException):
+        return answer({"error": str(error.detail)}, error.status_code)
+    return Response(status_code=400)  # The caller was killed in the middle of it: this reaches nothing.
 
 
-def _add_jobs(app: FastAPI, api: Api) -> None:
+def _add_jobs(app: HttpApp, api: Api) -> None:
     @app.get("/v1/jobs")
     def jobs(
         request: Request,
@@ -222,7 +194,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
     for job_request in JobRequest:
         _add_request_of_one(app, api, job_request)
 
-    @app.post("/v1/job-requests", openapi_extra=body_of(schema_of(JobRequestSpec)))
+    @app.post("/v1/job-requests", openapi_extra=body_of(JobRequestSpec))
     async def job_requests(request: Request) -> Response:
         """Ask something of many jobs; answered once it is in the journal, in as many cycles as it takes."""
         try:
@@ -252,7 +224,7 @@ def _limited_to_caller(spec: JobRequestSpec, token: Token) -> JobRequestSpec:
     return replace(spec, owner=token.owner, by=token.owner)
 
 
-def _add_request_of_one(app: FastAPI, api: Api, job_request: JobRequest) -> None:
+def _add_request_of_one(app: HttpApp, api: Api, job_request: JobRequest) -> None:
     def request_one(job_id: str, request: Request, by: str = "") -> Response:
         token = caller(request)
         record = api.owned(job_id, token)
@@ -266,10 +238,8 @@ def _add_request_of_one(app: FastAPI, api: Api, job_request: JobRequest) -> None
         api.accepted(api.engine.executor.post(make))
         return answer({"id": record.job.id, "state": api.state(record)})
 
-    request_one.__doc__ = f"Ask a job to {job_request}."
-    app.add_api_route(
-        f"/v1/jobs/{{job_id:path}}/{job_request}", request_one, methods=["POST"], name=f"{job_request}_job"
-    )
+    request_one.__doc__, request_one.__name__ = f"Ask a job to {job_request}.", f"{job_request}_job"
+    app.add("POST", f"/v1/jobs/{{job_id:path}}/{job_request}", request_one)
 
 
 def _request_many(api: Api, spec: JobRequestSpec) -> list[dict[str, str]]:
@@ -295,13 +265,13 @@ def _request_many(api: Api, spec: JobRequestSpec) -> list[dict[str, str]]:
     return told + [{"id": job_id, "refused": why} for job_id, why in found.refused.items()]
 
 
-def _add_owners(app: FastAPI, api: Api) -> None:
+def _add_owners(app: HttpApp, api: Api) -> None:
     @app.get("/v1/owners")
     def owners() -> Response:
         """The owners: weight, quotas, what they use and how many of their jobs wait."""
         return answer({"owners": owner_rows(api.engine.snapshot)})
 
-    @app.put("/v1/owners/{owner_id:text}", openapi_extra=body_of(schema_of(OwnerSpec)))
+    @app.put("/v1/owners/{owner_id:text}", openapi_extra=body_of(OwnerSpec))
     async def set_owner(owner_id: str, request: Request) -> Response:
         """Set an owner's weight and quotas; answered once they are in the journal. What is left out stays."""
         try:
@@ -312,7 +282,7 @@ def _add_owners(app: FastAPI, api: Api) -> None:
         return answer(await run_in_threadpool(owner_row, api.engine.snapshot, owner_id))
 
 
-def _add_cluster(app: FastAPI, api: Api, history: HistoryProcess | None) -> None:
+def _add_cluster(app: HttpApp, api: Api, history: HistoryProcess | None) -> None:
     @app.get("/v1/health")
     async def health() -> Response:  # It waits for no thread.
         """Is it there?"""
@@ -356,22 +326,22 @@ def _add_cluster(app: FastAPI, api: Api, history: HistoryProcess | None) -> None
         now_s = api.engine.now_s()
         return answer({"now_s": now_s, "ahead": plan_ahead(api.engine.snapshot, now_s, caller(request))})
 
-    @app.post("/v1/nodes/{node:text}/drain", openapi_extra=body_of(schema_of(DrainSpec)))
+    @app.post("/v1/nodes/{node:text}/drain", openapi_extra=body_of(DrainSpec))
     async def drain_node(node: str, request: Request) -> Response:
         """Give a node no new jobs; answered once it is in the journal, with the jobs that are still on it."""
         return await _of_node(_drained, api, node, await request.body(), True)
 
-    @app.post("/v1/nodes/{node:text}/undrain", openapi_extra=body_of(schema_of(DrainSpec)))
+    @app.post("/v1/nodes/{node:text}/undrain", openapi_extra=body_of(DrainSpec))
     async def undrain_node(node: str, request: Request) -> Response:
         """Give a drained node jobs again."""
         return await _of_node(_drained, api, node, await request.body(), False)
 
-    @app.post("/v1/nodes/{node:text}/reserve", openapi_extra=body_of(schema_of(ReserveSpec)))
+    @app.post("/v1/nodes/{node:text}/reserve", openapi_extra=body_of(ReserveSpec))
     async def reserve_node(node: str, request: Request) -> Response:
         """Reserve a node for some owners; answered once it is in the journal, with jobs of others that run on there."""
         return await _of_node(_reserved, api, node, await request.body())
 
-    @app.post("/v1/nodes/{name:text}/unreserve", openapi_extra=body_of(schema_of(UnreserveSpec)))
+    @app.post("/v1/nodes/{name:text}/unreserve", openapi_extra=body_of(UnreserveSpec))
     async def unreserve_node(name: str, request: Request) -> Response:
         """Remove all reservations of a node, or the one of this name."""
         return await _of_node(_unreserved, api, name, await request.body())
@@ -403,14 +373,14 @@ def _add_cluster(app: FastAPI, api: Api, history: HistoryProcess | None) -> None
         return answer({"ok": True})
 
 
-def _add_metrics(app: FastAPI, metrics: Metrics) -> None:
+def _add_metrics(app: HttpApp, metrics: Metrics) -> None:
     @app.get(METRICS)
     def read_metrics(request: Request) -> Response:
         """Metrics, in the format of Prometheus."""
         return metrics.answer(request.headers.get("accept", ""))
 
 
-def _add_tokens(app: FastAPI, api: Api) -> None:
+def _add_tokens(app: HttpApp, api: Api) -> None:
     @app.get("/v1/token")
     async def own_token(request: Request) -> Response:
         """The token of this call: its role, and for whom it speaks."""
@@ -421,7 +391,7 @@ def _add_tokens(app: FastAPI, api: Api) -> None:
         """All tokens but that of the home."""
         return answer({"tokens": [token_row(token) for token in api.tokens.listed()]})
 
-    @app.post("/v1/tokens", openapi_extra=body_of(schema_of(TokenSpec)))
+    @app.post("/v1/tokens", openapi_extra=body_of(TokenSpec))
     async def create_token(request: Request) -> Response:
         """Make a token; this answer is the only one that has it."""
         try:

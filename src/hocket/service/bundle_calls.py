@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 
 from hocket.service.api import Api, ApiError, Offset, answer
 from hocket.service.bundle_store import BundleRefused, BundleStore
+from hocket.service.http_app import HttpApp
 
 
-def add_bundles(app: FastAPI, api: Api, bundles: BundleStore) -> None:
+def add_bundles(app: HttpApp, api: Api, bundles: BundleStore) -> None:
     """Adds the calls."""
 
     @app.get("/v1/bundles/{digest}")
@@ -18,7 +20,7 @@ def add_bundles(app: FastAPI, api: Api, bundles: BundleStore) -> None:
         return answer({"digest": digest, "is_there": bundles.has(digest)})
 
     @app.put("/v1/bundles/{digest}/{offset}")
-    async def upload(digest: str, offset: int, request: Request, size: Offset) -> Response:
+    async def upload(digest: str, offset: Offset, request: Request, size: Offset) -> Response:
         """A part of a bundle of `size` bytes, which begins at this offset; the body is its bytes."""
         body = await request.body()
 
@@ -35,7 +37,7 @@ def add_bundles(app: FastAPI, api: Api, bundles: BundleStore) -> None:
             raise ApiError(507, f"bundle {digest[:12]} cannot be kept: {error.strerror or error}") from error
 
     @app.get("/v1/bundles/{digest}/{offset}", include_in_schema=False)
-    def part(digest: str, offset: int) -> Response:
+    def part(digest: str, offset: Offset) -> Response:
         try:
             return Response(bundles.read(digest, max(offset, 0)), media_type="application/octet-stream")
         except KeyError:

@@ -9,21 +9,24 @@ from typing import Annotated
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from fastapi import FastAPI, Path, Query, Request, Response
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
 
 from hocket.service.api import ApiError, Count, caller
 from hocket.service.history_process import HistoryProcess, HistoryUnavailable
 from hocket.service.history_worker import HistoryRequest
+from hocket.service.http_app import HttpApp
 from hocket.service.past_state_rows import PARTS
 
 _MOST_WAITING = 64  # calls that wait for others before them
-Buckets = Annotated[int, Query(ge=1, le=1000)]
-CycleNumber = Annotated[int, Path(ge=1, le=2**53)]
+Buckets = Annotated[int, Meta(ge=1, le=1000)]
+CycleNumber = Annotated[int, Meta(ge=1, le=2**53)]
 _LARGEST_S = 1e11  # since 1970
 _OFFSET = re.compile(r"(\d) (\d\d:\d\d)$")  # of a time zone, whose + a query turns into a space
 
 
-def add_history(app: FastAPI, history: HistoryProcess | None) -> None:
+def add_history(app: HttpApp, history: HistoryProcess | None) -> None:
     """Without a process for it, past states cannot be looked at."""
     one_at_a_time = CapacityLimiter(1)  # Others wait without a thread.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import get_running_loop, wait_for
 from secrets import token_hex
 
-from fastapi import Response
+from starlette.responses import Response
 
 from hocket.agent.protocol import ReadAnswer, ReadLog
 from hocket.service.api import Api, ApiError

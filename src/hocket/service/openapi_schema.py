@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,15 +11,20 @@ from hocket.model.job import NAME_LENGTH
 from hocket.model.job_spec import JobSpec
 from hocket.service.intake import CALL_LIMIT
 
-CHECK = {
+_CHECK = {
     "name": "check", "in": "query", "required": False, "schema": {"type": "boolean", "default": False},
     "description": "Check the jobs and submit nothing.",
 }  # fmt: skip
 
 
-def body_of(schema: dict[str, Any]) -> dict[str, Any]:
-    """What a route adds to its description: the schema of its body."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+def body_of(given: type | dict[str, Any]) -> Callable[[], dict[str, Any]]:
+    """Gives what a route adds to its description: its body, by a struct or a schema."""
+
+    def described() -> dict[str, Any]:
+        schema = schema_of(given) if isinstance(given, type) else given
+        return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+    return described
 
 
 def schema_of(kind: type) -> dict[str, Any]:
@@ -34,6 +40,11 @@ def schema_of(kind: type) -> dict[str, Any]:
 
     found: dict[str, Any] = whole(spec)
     return found
+
+
+def submission() -> dict[str, Any]:
+    """What `POST /v1/jobs` adds to its description."""
+    return body_of(submission_schema())() | {"parameters": [_CHECK]}
 
 
 def submission_schema() -> dict[str, Any]:

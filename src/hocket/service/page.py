@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Annotated
 
-from fastapi import FastAPI, Request, Response
 from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
 
 from hocket.service.api import Api, ApiError, answer, caller, decoded
-from hocket.service.openapi_schema import body_of, schema_of
+from hocket.service.http_app import HttpApp
+from hocket.service.openapi_schema import body_of
 from hocket.service.page_files import HEADERS, page_files
 from hocket.service.page_sessions import PageSession, PageSessions
 from hocket.service.request_guard import is_same_origin
@@ -26,7 +28,7 @@ class SignIn(Struct, frozen=True, forbid_unknown_fields=True):
     token: Annotated[str, Meta(max_length=_SECRET_LENGTH, description="a token")] = ""
 
 
-def add_page(app: FastAPI, api: Api, sessions: PageSessions) -> None:
+def add_page(app: HttpApp, api: Api, sessions: PageSessions) -> None:
     """Adds the calls."""
 
     @app.get("/", include_in_schema=False)
@@ -46,7 +48,7 @@ def add_page(app: FastAPI, api: Api, sessions: PageSessions) -> None:
         link, expires_s = sessions.make_link(token)
         return answer({"path": f"/#link={link}", "expires_s": expires_s})
 
-    @app.post("/v1/page/session", openapi_extra=body_of(schema_of(SignIn)))
+    @app.post("/v1/page/session", openapi_extra=body_of(SignIn))
     async def sign_in(request: Request) -> Response:
         """Sign a browser in: the answer sets a cookie, and has what the page shows with it."""
         if not is_same_origin(request.scope["headers"]):

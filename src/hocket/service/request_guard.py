@@ -6,7 +6,7 @@ Plain ASGI: the middleware classes of the framework cost more than all the rest 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from time import monotonic
 
@@ -34,11 +34,7 @@ Count = Callable[[str, int, float], None]  # a call as it is declared, its statu
 
 
 class RequestGuard:
-    """Answers what must not reach the API; `is_ready` says whether users are served.
-
-    Calls in `direct`, by method and path, go to these without the framework's routing, which would take as long as all
-    that is done for a short one.
-    """
+    """Answers what must not reach the API; `is_ready` says whether users are served."""
 
     def __init__(
         self,
@@ -46,7 +42,6 @@ class RequestGuard:
         tokens: Tokens,
         permissions: Permissions,
         is_ready: Callable[[], bool],
-        direct: Mapping[tuple[str, str], ASGIApp],
         hosts: HostNames | None = None,
         sessions: PageSessions | None = None,
         count: Count = lambda _call, _status, _took_s: None,
@@ -57,7 +52,6 @@ class RequestGuard:
         """
         self._count = count
         self._app = app
-        self._direct = direct
         self._tokens, self._permissions, self._hosts = tokens, permissions, hosts
         self._is_ready = is_ready
         self._sessions = sessions
@@ -87,7 +81,7 @@ class RequestGuard:
             answer = Response(msgspec.json.encode({"error": error}), status, media_type="application/json")
             await answer(scope, receive, note)
         else:
-            await self._direct.get((scope["method"], path), self._app)(scope, receive, note)
+            await self._app(scope, receive, note)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """The status and what is wrong with the request; None if it may pass."""

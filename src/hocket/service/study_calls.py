@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Request, Response
 from msgspec.structs import asdict, replace
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 
 from hocket.model.job import NAME_LENGTH
 from hocket.model.study_summary import StudySummary
 from hocket.service.api import Api, ApiError, answer, caller, decoded
-from hocket.service.openapi_schema import body_of, schema_of
+from hocket.service.http_app import HttpApp
+from hocket.service.openapi_schema import body_of
 from hocket.service.studies import KeptStudy, Studies, StudyRefused
 from hocket.service.tokens import Role, Token
 
 _LONGEST_BODY = 4 << 20
 
 
-def add_studies(app: FastAPI, api: Api, studies: Studies) -> None:
+def add_studies(app: HttpApp, api: Api, studies: Studies) -> None:
     """Adds the calls."""
 
     @app.get("/v1/studies")
@@ -31,7 +33,7 @@ def add_studies(app: FastAPI, api: Api, studies: Studies) -> None:
         kept = _found(studies, study, caller(request))
         return answer(asdict(kept.head) | {"summary": kept.summary()})
 
-    @app.put("/v1/studies/{study:text}", openapi_extra=body_of(schema_of(StudySummary)))
+    @app.put("/v1/studies/{study:text}", openapi_extra=body_of(StudySummary))
     async def tell(study: str, request: Request) -> Response:
         """Keep the summary of a study, in place of the last one; answered once it is kept."""
         token, body = caller(request), await request.body()

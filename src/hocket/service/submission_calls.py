@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 
-from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 
 from hocket.model.job import Job
 from hocket.model.job_spec import SpecError
 from hocket.service.api import Api, ApiError, answer, caller
+from hocket.service.http_app import HttpApp
 from hocket.service.ignored_options import ignored_options
 from hocket.service.intake import call_parts, read_submitted_specs, refused_command
 from hocket.service.job_check import CheckedJob, check, form_fields
-from hocket.service.openapi_schema import CHECK, body_of, submission_schema
+from hocket.service.openapi_schema import submission
 from hocket.service.tokens import Token
 
 _log = logging.getLogger("hocket.service")
@@ -22,10 +23,10 @@ _SHORT = 8 << 10  # bytes of a body that the event loop reads itself; a longer o
 _COMMANDS_OF_USERS = "and users are not its admins"
 
 
-def add_submission(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Response]]:
-    """Adds the calls, and gives the one that submits."""
+def add_submission(app: HttpApp, api: Api) -> None:
+    """Adds the calls."""
 
-    @app.post("/v1/jobs", openapi_extra=body_of(submission_schema()) | {"parameters": [CHECK]})
+    @app.post("/v1/jobs", openapi_extra=submission)
     async def submit(request: Request) -> Response:
         """Submit jobs, answered once they are in the journal; or check them."""
         body, token = await request.body(), caller(request)
@@ -51,8 +52,6 @@ def add_submission(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Resp
     def fields() -> Response:
         """What can be said of a job: the fields of a form."""
         return answer({"fields": form_fields()})
-
-    return submit
 
 
 def _is_check(request: Request) -> bool:

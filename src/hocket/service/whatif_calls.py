@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from hocket.policies.kit.parameters import parameters
 from hocket.policies.registry import PolicyError, UnknownPolicy, find, policies
 from hocket.service.api import Api, ApiError, answer, caller, decoded
-from hocket.service.openapi_schema import body_of, schema_of
+from hocket.service.http_app import HttpApp
+from hocket.service.openapi_schema import body_of
 from hocket.service.whatif_runs import Busy, WhatIfRun, WhatIfRuns, WhatIfSpec
 
 
-def add_whatif(app: FastAPI, api: Api, runs: WhatIfRuns | None) -> None:
+def add_whatif(app: HttpApp, api: Api, runs: WhatIfRuns | None) -> None:
     """Without a place for runs, nothing can be asked."""
 
     def there() -> WhatIfRuns:
@@ -31,7 +33,7 @@ def add_whatif(app: FastAPI, api: Api, runs: WhatIfRuns | None) -> None:
         """The caller's last run, or the last of all: how far it is, and what came of it."""
         return answer(_shown_run(there().run_of(caller(request))))
 
-    @app.post("/v1/whatif", openapi_extra=body_of(schema_of(WhatIfSpec)))
+    @app.post("/v1/whatif", openapi_extra=body_of(WhatIfSpec))
     async def begin(request: Request) -> Response:
         """Run the recorded past again under another policy."""
         spec = decoded(await request.body(), WhatIfSpec)

@@ -261,16 +261,16 @@ def test_a_request_names_the_jobs_it_cannot_be_for(client):
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("/v1/jobs?limit=x", "limit must be a valid integer, not 'x'"),
-        ("/v1/jobs?all=maybe", "all must be a valid boolean, not 'maybe'"),
-        ("/v1/jobs/a/log?offset=1.5", "offset must be a valid integer, not '1.5'"),
+        ("/v1/jobs?limit=x", "limit must be an integer, not 'x'"),
+        ("/v1/jobs?all=maybe", "all must be true or false, not 'maybe'"),
+        ("/v1/jobs/a/log?offset=1.5", "offset must be an integer, not '1.5'"),
         (
             "/v1/jobs?limit=9223372036854775808",
-            "limit must be less than or equal to 2147483647, not '9223372036854775808'",
+            "limit must be an integer <= 2147483647, not '9223372036854775808'",
         ),
-        ("/v1/jobs?limit=-1", "limit must be greater than or equal to 0, not '-1'"),
-        ("/v1/jobs/a/log?attempt=9999999999", "attempt must be less than or equal to 2147483647, not '9999999999'"),
-        (f"/v1/jobs/a/log?offset=-{2**60}", f"offset must be greater than or equal to -{2**53}, not '-{2**60}'"),
+        ("/v1/jobs?limit=-1", "limit must be an integer >= 0, not '-1'"),
+        ("/v1/jobs/a/log?attempt=9999999999", "attempt must be an integer <= 2147483647, not '9999999999'"),
+        (f"/v1/jobs/a/log?offset=-{2**60}", f"offset must be an integer >= -{2**53}, not '-{2**60}'"),
     ],
 )
 def test_a_question_that_is_wrong_is_answered_in_one_sentence(client, path, words):
