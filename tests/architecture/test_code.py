@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.architecture import sources
 
 from hocket.model.action import Action
 from hocket.model.event import Event
@@ -35,7 +36,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @cache
 def trees() -> dict[Path, ast.Module]:
-    return {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in FILES}
+    return {path: sources.tree(path) for path in FILES}
 
 
 def relative(path: Path) -> str:

@@ -39,6 +39,7 @@ class Block(NamedTuple):
     not_run: str  # why; empty if it is run
 
 
+@cache
 def blocks(page: Path) -> list[Block]:
     """The console blocks of a page, in order; of comments in commands nothing is kept."""
     found: list[Block] = []

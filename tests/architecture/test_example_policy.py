@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -45,8 +47,34 @@ def test_every_example_is_tested(name: str) -> None:
     assert name in {path.stem for path in FOLDER.glob("*.py")} == EXAMPLES.keys()
 
 
+@cache
+def listed() -> set[str]:
+    return {p["name"] for p in told("policies")["policies"]}
+
+
+@cache
+def demo(name: str) -> tuple[Any, set[str]]:
+    """The demo under a policy: its summary, and the reasons in its journal."""
+    with TemporaryDirectory() as folder:
+        journal = Path(folder) / "run.db"
+        summary = told("simulate", "demo", "--policy", name, "--journal", str(journal))
+        kept = SqliteJournal(journal)
+        reasons = {reason for cycle in kept if cycle.plan for reason in cycle.plan.reasons.values()}
+        kept.close()
+    return summary, reasons
+
+
+@cache
+def compared() -> dict[str, float]:
+    """The mean JCT of fifo, and of each example as it is and with another value of its parameter."""
+    others = [f"{name}:{parameter}={value}" for name, (parameter, value, _reason) in EXAMPLES.items()]
+    policies = ["fifo", *EXAMPLES, *others]
+    runs = told("compare", "demo", *policies)["runs"]
+    return dict(zip(policies, (run["summary"]["jct_mean_s"] for run in runs), strict=True))
+
+
 def test_it_is_listed_with_its_parameters(name: str) -> None:
-    assert name in {p["name"] for p in told("policies")["policies"]}
+    assert name in listed()
     assert [p["name"] for p in told("policies", name)["parameters"]] == [EXAMPLES[name][0]]
 
 
@@ -63,22 +91,17 @@ def test_without_the_folder_it_is_not_there(name: str) -> None:
 
 
 def test_it_simulates_and_compares(name: str) -> None:
-    alone = told("simulate", "demo", "--policy", name)
+    alone, _reasons = demo(name)
     assert alone["finished"] == alone["jobs"] == 61
     parameter, value, _reason = EXAMPLES[name]
-    runs = told("compare", "demo", "fifo", name, f"{name}:{parameter}={value}")["runs"]
-    fifo, default, other = (r["summary"]["jct_mean_s"] for r in runs)
+    fifo, default, other = (compared()[policy] for policy in ("fifo", name, f"{name}:{parameter}={value}"))
     assert default == alone["jct_mean_s"]
     assert default < fifo
     assert (default < other) == (name == "smallest")  # In the demo all jobs have one priority.
 
 
-def test_it_gives_reasons(tmp_path: Path, name: str) -> None:
-    journal = tmp_path / "run.db"
-    run("-m", "hocket", "simulate", "demo", "--policy", name, "--journal", str(journal))
-    kept = SqliteJournal(journal)
-    reasons = {reason for cycle in kept if cycle.plan for reason in cycle.plan.reasons.values()}
-    kept.close()
+def test_it_gives_reasons(name: str) -> None:
+    _summary, reasons = demo(name)
     assert EXAMPLES[name][2] in reasons
     assert any(r.startswith("waits: ") for r in reasons)
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.architecture.sources import tree
 
 SRC = Path(__file__).parents[2] / "src" / "hocket"
 
@@ -96,11 +97,6 @@ def relative(path: Path) -> str:
 
 def layer_of(path: Path) -> str:
     return path.relative_to(SRC).with_suffix("").parts[0]
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
 @cache

@@ -1,0 +1,16 @@
+"""The sources as syntax trees, read once for all tests of a process."""
+
+import ast
+import gc
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """A file as a syntax tree. Nothing in it is garbage, and to look for some would take longer than to read it."""
+    gc.disable()
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"), str(path))
+    finally:
+        gc.enable()
