@@ -29,7 +29,7 @@ def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Live
     db = duckdb.connect()
     rows = "SELECT i % 3 AS shop, (i * 37 % 1000)::DOUBLE AS price FROM range(60000) r(i)"
     db.execute(f"COPY ({rows}) TO '{data}/sold.parquet'")
-    db.execute(f"COPY (SELECT i::DOUBLE AS weight FROM range(60000) r(i)) TO '{data}/weights.parquet'")
+    db.execute(f"COPY (SELECT i::DOUBLE AS weight FROM range(20000) r(i)) TO '{data}/weights.parquet'")
     monkeypatch.setenv("HOCKET_POLICIES", str(Path(__file__).parent / "policies"))
     with LiveController(
         tmp_path, "--policy", "seesaw", "--param", "every_s=0.5", "--param", "grows_once=true"
