@@ -85,7 +85,7 @@ def test_a_query_is_resized_in_place_paused_resumed_and_asked_for_its_answer(con
     controller.types("pause", "slow")
     awaited(lambda: shown(controller, "slow")["kept"].startswith("in memory"), "its process is suspended again")
     (node,) = controller.call("GET", "/v1/nodes")["nodes"]
-    large = f"{int(node['mem_mib']) - 50}M"
+    large = f"{int(node['mem_mib']) - 20}M"  # Less than the state of the suspended query is left.
     controller.types("submit", "--query", QUICK, "--data", data, "--mem", large, "-n", "large", "--wait")
     assert shown(controller, "slow")["kept"] == "on disk"  # It made room.
     assert "leaves: its state is on disk" in printed(controller, "slow")
