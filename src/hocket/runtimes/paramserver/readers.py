@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Array, TrainingError
 from hocket.runtimes.paramserver.file_blocks import FileReading
+from hocket.runtimes.paramserver.kernel_compiler import compiled
 from hocket.runtimes.paramserver.number_scanner import Numbers, scan_parts
 
 _LARGEST = 2**31 - 1
@@ -89,6 +90,51 @@ def svmlight_parts(path: Path, reading: FileReading, zero_based: bool = False) -
 
 
 def _svmlight(numbers: Numbers, zero_based: bool) -> Examples:
+    count, least = len(numbers.values), 0 if zero_based else 1
+    labels, starts, lines = np.empty(count), np.empty(count + 1, np.int64), np.empty(count, np.int32)
+    indices, values = np.empty(count // 2, np.int32), np.empty(count // 2)
+    rows = take_rows(
+        numbers.values, numbers.lines, numbers.after_colon, least, _LARGEST, labels, starts, lines, indices, values
+    )
+    if rows < 0:
+        _refuse_row(numbers, least)
+    pairs = int(starts[rows])
+    # Copies, where most of the room was not needed.
+    return Examples(
+        labels[:rows].copy(), starts[: rows + 1].copy(), indices[:pairs], values[:pairs], lines[:rows].copy()
+    )
+
+
+def _take_rows(
+    numbers: Array, line: Array, after_colon: Array, least: int, largest: int, labels: Array, starts: Array,
+    lines: Array, indices: Array, values: Array,
+) -> int:  # fmt: skip
+    """Divide lines `label index:value …` among the arrays behind; how many they are, or -1 if one is no such line."""
+    rows = pairs = n = 0
+    while n < len(numbers):
+        if after_colon[n]:
+            return -1
+        labels[rows], starts[rows], lines[rows] = numbers[n], pairs, line[n]
+        n, last = n + 1, least - 1
+        while n < len(numbers) and line[n] == lines[rows]:
+            number = numbers[n]
+            if after_colon[n] or number <= last or number > largest or number != np.floor(number):
+                return -1
+            if n + 1 == len(numbers) or line[n + 1] != lines[rows] or not after_colon[n + 1]:
+                return -1
+            last = int(number)
+            indices[pairs], values[pairs] = last - least, numbers[n + 1]
+            pairs, n = pairs + 1, n + 2
+        rows += 1
+    starts[rows] = pairs
+    return rows
+
+
+take_rows = compiled(_take_rows)
+
+
+def _refuse_row(numbers: Numbers, least: int) -> NoReturn:
+    """Raise TrainingError about the first number that is not as it must be, of the first kind of fault that there is."""
     count = len(numbers.values)
     firsts = np.flatnonzero(np.diff(numbers.lines, prepend=0))
     is_label = np.zeros(count, np.bool_)
@@ -103,22 +149,15 @@ def _svmlight(numbers: Numbers, zero_based: bool) -> Examples:
     lengths = np.diff(firsts, append=count)
     if (wrong := np.flatnonzero(lengths % 2 == 0)).size:
         numbers.refuse(int(firsts[wrong[0]] + lengths[wrong[0]] - 1), "is an index without a value")
-    is_index = (place % 2 == 1) & ~is_label
-    at = np.flatnonzero(is_index)
-    least = 0 if zero_based else 1
-    bad = (numbers.values[at] != np.floor(numbers.values[at])) | (numbers.values[at] < least)
-    bad |= numbers.values[at] > _LARGEST
+    at = np.flatnonzero(place % 2 == 1)
+    found = numbers.values[at]
+    bad = (found != np.floor(found)) | (found < least) | (found > _LARGEST)
     if (wrong := np.flatnonzero(bad)).size:
-        hint = "" if zero_based else " (or pass --zero-based)"
+        hint = "" if least == 0 else " (or pass --zero-based)"
         numbers.refuse(int(at[wrong[0]]), f"is not a feature's index, which is counted from {least}{hint}")
-    indices = numbers.values[at].astype(np.int32) - np.int32(least)
-    starts = np.concatenate([[0], np.cumsum(lengths // 2)]).astype(np.int64)
-    rising = np.diff(indices, prepend=-1) > 0
-    rising[starts[:-1][starts[:-1] < len(indices)]] = True
-    if (wrong := np.flatnonzero(~rising)).size:
-        numbers.refuse(int(at[wrong[0]]), "is not larger than the index before it")
-    labels = numbers.values[firsts]
-    return Examples(labels, starts, indices, numbers.values[must_be_value], numbers.lines[firsts])
+    is_first = np.diff(numbers.lines[at], prepend=0) > 0
+    wrong = np.flatnonzero((np.diff(found, prepend=0.0) <= 0) & ~is_first)
+    numbers.refuse(int(at[wrong[0]]), "is not larger than the index before it")
 
 
 def read_bags_of_words(path: Path) -> BagsOfWords:

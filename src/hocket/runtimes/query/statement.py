@@ -39,10 +39,11 @@ def read_statement(sql: str, schema: Schema) -> exp.Select:
     select = _only_select(sql)
     _refuse_what_is_no_table(select, schema)
     whole = _with_aggregates(_without_ctes(select))
+    used = {table.name.lower() for table in whole.find_all(exp.Table)}
     try:
         found = qualify(
-            whole, schema={name: dict(columns) for name, columns in schema.items()}, dialect=DIALECT,
-            validate_qualify_columns=True, quote_identifiers=False,
+            whole, schema={name: dict(columns) for name, columns in schema.items() if name.lower() in used},
+            dialect=DIALECT, validate_qualify_columns=True, quote_identifiers=False,
         )  # fmt: skip
     except OptimizeError as error:
         raise NotResolved(_explained(error, schema)) from error

@@ -20,6 +20,7 @@ from hocket.runtimes.paramserver.kernel_compiler import compiled
 from hocket.runtimes.paramserver.readers import Examples, svmlight_parts
 
 _POWER_STEPS = 30
+_SETTLED = 1e-6  # A step that adds no larger share is the last.
 _MARGIN = 1.05  # A power iteration comes from below.
 
 
@@ -135,10 +136,13 @@ def _largest_eigenvalue(
     if not intercept:
         vector[last] = 0.0
     size = 0.0
-    for _ in range(steps):
+    for step in range(steps):
+        before = size
         size = np.sqrt((vector * vector).sum())
         if size == 0.0:
             return 0.0
+        if step > 1 and size - before <= _SETTLED * size:
+            break
         vector /= size
         image = np.zeros_like(vector)
         for r in range(len(starts) - 1):
