@@ -134,7 +134,7 @@ take_rows = compiled(_take_rows)
 
 
 def _refuse_row(numbers: Numbers, least: int) -> NoReturn:
-    """Raise TrainingError about the first number that is not as it must be, of the first kind of fault that there is."""
+    """Raise TrainingError about the first number that is not as it must be; kinds of faults are looked for in turn."""
     count = len(numbers.values)
     firsts = np.flatnonzero(np.diff(numbers.lines, prepend=0))
     is_label = np.zeros(count, np.bool_)
