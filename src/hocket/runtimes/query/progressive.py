@@ -192,7 +192,7 @@ class Query:
 
     def _give_up_batches(self, error: duckdb.Error) -> None:
         """DuckDB computes the query, but not its parts, or an estimate in place of a whole number."""
-        self._answers, self.mode, self.ledger = None, None, ()
+        self._answers, self._uses_batches, self.mode, self.ledger = None, False, None, ()
         self.how = f"all at once: in batches it cannot be computed ({str(error).splitlines()[0][:120]})"
 
     def meets_goal(self, answer: Answer) -> bool:
@@ -294,6 +294,12 @@ class Query:
                 return
         for end in (e for e in ENDS if e > done):
             began_s = self._now_s()
+            if done and self._uses_batches:
+                try:
+                    self._compute_once(answers, used)
+                except (duckdb.BinderException, duckdb.ConversionException) as error:
+                    self._give_up_batches(error)  # Of rows, maybe, that the query itself does not come to.
+                used = {}
             if done and not self._uses_batches:
                 found = self._all_at_once()
                 # Nothing of it is in the state, which is not needed any more.
@@ -302,9 +308,6 @@ class Query:
                 yield found
                 self._is_enough(found)
                 return
-            if done:
-                self._compute_once(answers, used)
-                used = {}
             answers.add(done, end - 1)
             self.data.check_files()
             counted = db.execute(f"SELECT count(*) FROM {STATE}").fetchone()
