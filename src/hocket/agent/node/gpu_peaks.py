@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -19,9 +19,13 @@ class _Seen(Struct):
 
 
 class GpuPeaks:
-    """By run. What was seen before this agent began is not known."""
+    """By run. What was seen before this agent began is not known.
 
-    def __init__(self) -> None:
+    `is_kept` says whether there still is anything of a run: one whose job is forgotten is ended without a report.
+    """
+
+    def __init__(self, is_kept: Callable[[RunKey], bool]) -> None:
+        self._is_kept = is_kept
         self._runs: dict[RunKey, _Seen] = {}
 
     def note(self, run: RunKey, mib_by_device: Mapping[int, float]) -> None:
@@ -33,16 +37,21 @@ class GpuPeaks:
             return
         seen.devices |= set(mib_by_device)
         seen.peak_mib = max(seen.peak_mib, *mib_by_device.values())
-        for other, its in self._runs.items():
-            if other != run and not its.has_ended and not seen.devices.isdisjoint(its.devices):
+        for other, its in list(self._runs.items()):
+            if other == run or its.has_ended or seen.devices.isdisjoint(its.devices):
+                continue
+            if self._is_kept(other):
                 seen.has_shared = its.has_shared = True
+            else:
+                del self._runs[other]
 
     def of_ended(self, run: RunKey) -> float:
         """The peak of a run that has ended; 0 if it is not known, or was not its own."""
-        seen = self._runs.get(run)
+        seen = self._runs.pop(run, None)
         if seen is None:
             return 0.0
         seen.has_ended = True
+        self._runs[run] = seen  # behind those that ended before
         ended = [key for key, its in self._runs.items() if its.has_ended]
         for key in ended[:-_MOST_ENDED]:
             del self._runs[key]

@@ -80,7 +80,7 @@ class GpuUsage:
     def __init__(self, state: StateFolder, library: str = _LIBRARY, every_s: float = _EVERY_S) -> None:
         self._state, self._every_s = state, every_s
         self._nvml = _loaded(library)
-        self._peaks = GpuPeaks()
+        self._peaks = GpuPeaks(lambda run: bool(self._devices_of(run)))
         self._looked_s: dict[RunKey, float] = {}  # when, at the memory of a run
 
     def added(self, report: Report) -> Report:
@@ -98,12 +98,15 @@ class GpuUsage:
         if not is_use and now_s - self._looked_s.get(report.run, -inf) < self._every_s:
             return report
         self._looked_s[report.run] = now_s
-        share, mib_by_device = _look(self._nvml, _devices(self._state.run(report.run.job, report.run.number)))
+        share, mib_by_device = _look(self._nvml, self._devices_of(report.run))
         self._peaks.note(report.run, mib_by_device)
         if not is_use or not mib_by_device:
             return report
         found = {"gpu": round(share, 3), "gpu_mem_mib": round(sum(mib_by_device.values()), 1)}
         return replace(report, fields={**report.fields, **found})
+
+    def _devices_of(self, run: RunKey) -> list[int]:
+        return _devices(self._state.run(run.job, run.number))
 
 
 def _look(nvml: ctypes.CDLL, indices: list[int]) -> tuple[float, dict[int, float]]:

@@ -113,8 +113,30 @@ def test_the_end_of_a_run_says_the_most_memory_that_was_seen_on_one_of_its_devic
     assert end("c") == end("d") == end("virtual") == end("unknown") == {"code": 0}  # c and d were on one device.
 
 
+def test_a_run_whose_job_was_forgotten_before_its_end_shares_no_device(tmp_path: Path, library: str) -> None:
+    state = StateFolder(str(tmp_path / "state"))
+    usage = GpuUsage(state, library, every_s=0.0)
+    for job in ("prepared", "next"):
+        folder = Path(state.make_run(job, 1))
+        (folder / "spec.json").write_text(json.dumps({"job": job, "env": {**REAL, "CUDA_VISIBLE_DEVICES": "1"}}))
+    usage.added(Report(RunKey("prepared", 1), 1, 1.0, "use", {}))
+    state.forget("prepared")  # Its run is killed, and nothing of it is reported any more.
+    usage.added(Report(RunKey("next", 1), 1, 1.0, "use", {}))
+    ended = usage.added(Report(RunKey("next", 1), 2, 2.0, "exited", {"code": 0}))
+    assert ended.fields == {"code": 0, "peak_gpu_mem_mib": 2048.0}
+
+
+def test_the_end_of_a_long_run_is_kept_as_long_as_those_of_short_ones() -> None:
+    peaks = GpuPeaks(lambda _run: True)
+    peaks.note(RunKey("long", 1), {0: 500.0})
+    for n in range(1000):
+        peaks.note(RunKey("c", n), {1: 1.0})
+        peaks.of_ended(RunKey("c", n))
+    assert [peaks.of_ended(RunKey("long", 1)) for _ in range(2)] == [500.0, 500.0]
+
+
 def test_a_device_that_another_run_has_left_is_a_runs_own() -> None:
-    peaks = GpuPeaks()
+    peaks = GpuPeaks(lambda _run: True)
     peaks.note(RunKey("a", 1), {0: 500.0})
     assert peaks.of_ended(RunKey("a", 1)) == 500.0
     peaks.note(RunKey("b", 1), {0: 700.0})
