@@ -268,12 +268,18 @@ def query_truth(query: str, order: int, load: float, rule: str, scale: float = 1
 
 
 def curve_of_batches(done: Sequence[float], values: Sequence[float]) -> Curve:
-    """What a query says by the work that it has done: nothing new before the next batch has ended; at first 0."""
+    """What a query says by the work that it has done: nothing new before the next batch has ended; at first 0.
+
+    Of batches that end together it says the last: the end of all work is not put off, or that would say less.
+    """
     points, said = [Point(0.0, 0.0)], 0.0
-    for x, value in zip(done, values, strict=True):
+    for end, value in zip(done, values, strict=True):
+        x = round(max(end, _JUMP / 2), 6)
         if x - _JUMP > points[-1].x:
             points.append(Point(round(x - _JUMP, 6), said))
-        points.append(Point(round(max(x, points[-1].x + _JUMP / 2), 6), value))
+        if x - points[-1].x < _JUMP / 2:
+            points.pop()
+        points.append(Point(x, value))
         said = value
     return Curve(tuple(points))
 

@@ -82,6 +82,12 @@ def test_batches_that_take_no_time_keep_the_order_of_a_curve():
     assert (found.at(1.0).mean, found.at(20.0).mean) == (0.6, 1.0)
 
 
+def test_of_batches_that_were_reported_together_the_last_is_said_at_the_end():
+    found = curve_of_batches([5.0, 20.0, 20.0, 20.0], [0.5, 0.6, 0.7, 1.0])
+    assert (found.at(19.9).mean, found.at(20.0).mean) == (0.5, 1.0)
+    assert [p.x for p in found.points] == sorted({p.x for p in found.points})
+
+
 def test_queries_behave_as_they_were_measured_at_a_scale(monkeypatch):
     longer = {
         name: replace(query, orders=tuple(tuple(replace(b, cpu_s=3 * b.cpu_s) for b in o) for o in query.orders))
