@@ -272,8 +272,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     options.said = " ".join(str(w) for w in (arguments if arguments is not None else sys.argv[1:]))
-    if min(options.queries, options.cores, options.parallel) < 1 or options.gap < 0 or options.scale <= 0:
-        parser.error("--queries, --cores and --parallel must be from 1 up, --gap from 0, --scale above 0")
+    if min(options.queries, options.cores, options.parallel) < 1 or options.gap < 0:
+        parser.error("--queries, --cores and --parallel must be from 1 up, --gap from 0")
+    if min(options.scale, options.load) <= 0:
+        parser.error("--scale and --load must be above 0")
     for named in options.policies:
         try:
             bound_policy(named)

@@ -3,11 +3,14 @@
 import socket
 import threading
 from collections.abc import Iterator
+from typing import get_args
 
 import numpy as np
 import pytest
 
-from hocket.runtimes.paramserver.wire import CHUNK_BYTES, ChunkSize, HostLink, LinkClosed, PushEnded
+from hocket.runtimes.paramserver import wire
+from hocket.runtimes.paramserver.algorithm import TrainingError
+from hocket.runtimes.paramserver.wire import CHUNK_BYTES, ChunkSize, HostFailed, HostLink, LinkClosed, PushEnded
 
 CHUNK = 1000
 
@@ -88,6 +91,24 @@ def test_what_asks_for_something_else_among_chunks_is_refused(links: tuple[HostL
     receiver.send(PushEnded(1))
     with pytest.raises(LinkClosed, match="worker: asked for PushEnded among chunks"):
         sender.send_as_asked(np.zeros(4 * CHUNK, np.uint8), CHUNK)
+
+
+def test_a_host_that_failed_among_chunks_says_why(links: tuple[HostLink, HostLink]) -> None:
+    receiver, sender = links
+    receiver.send(HostFailed(""))  # the shortest that is no request
+    with pytest.raises(TrainingError, match=r"worker: $"):
+        sender.send_as_asked(np.zeros(4 * CHUNK, np.uint8), CHUNK)
+
+
+def test_no_message_is_shorter_than_a_request_for_a_chunk() -> None:
+    """So many bytes are read before it is known what comes."""
+    least = [
+        wire.HostHello("", 0), wire.HostAddresses([]), wire.Exchanged("", []), wire.HostFailed(""), wire.Pull("", 0),
+        wire.NextChunk(), wire.Push("", 0), wire.PushEnded(0), wire.BlockStates([]), wire.SavedRows("", 0, 0),
+        wire.SavedStates([]), wire.Content(),
+    ]  # fmt: skip
+    assert {type(message) for message in least} == set(get_args(wire.Message))
+    assert min(len(wire._framed(message)) for message in least) == len(wire._NEXT_CHUNK)
 
 
 def test_a_chunk_is_what_the_link_carries_in_eight_milliseconds() -> None:
