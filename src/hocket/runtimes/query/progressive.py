@@ -39,6 +39,8 @@ _MIB = 1 << 20
 _CELL_BYTES = 16  # of a state that was never written, about
 _WRITE_MIB_S, _READ_MIB_S = 100.0, 400.0  # until it is measured
 _SYNC_S = 0.02
+# Errors of parts of a query that need not be errors of it; not that memory is short, or that it was interrupted.
+_NOT_IN_BATCHES = (duckdb.DataError, duckdb.ProgrammingError)
 
 
 class Answer(Struct, frozen=True):
@@ -184,7 +186,7 @@ class Query:
             for answer in self._progress():
                 has_answered = True
                 yield answer
-        except (duckdb.BinderException, duckdb.ConversionException) as error:
+        except _NOT_IN_BATCHES as error:
             if has_answered or self._answers is None:
                 raise
             self._give_up_batches(error)
@@ -297,7 +299,7 @@ class Query:
             if done and self._uses_batches:
                 try:
                     self._compute_once(answers, used)
-                except (duckdb.BinderException, duckdb.ConversionException) as error:
+                except _NOT_IN_BATCHES as error:
                     self._give_up_batches(error)  # Of rows, maybe, that the query itself does not come to.
                 used = {}
             if done and not self._uses_batches:
