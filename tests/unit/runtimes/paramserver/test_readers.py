@@ -2,11 +2,14 @@
 
 import gzip
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 
 from hocket.runtimes.paramserver.algorithm import TrainingError
@@ -54,6 +57,28 @@ def test_svmlight_is_read_as_scikit_learn_reads_it(tmp_path: Path) -> None:
     assert found.values.tolist() == theirs.data.tolist()
     assert found.lines.tolist() == [1, 2, 3]
     assert read_svmlight(written(tmp_path, "1 0:2 1:3\n"), zero_based=True).indices.tolist() == [0, 1]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(st.sampled_from(("1", "2.5", "1:2", "2:0.5", "4:1", "0:1", "1.5:2")))), st.booleans())
+def test_svmlight_is_read_as_it_is_defined_or_refused(tmp_path: Path, lines: list[list[str]], zero_based: bool) -> None:
+    path = written(tmp_path, "".join(" ".join(line) + "\n" for line in lines))
+    least, rows = 0 if zero_based else 1, [line for line in lines if line]
+    pairs = [[tuple(map(float, field.split(":"))) for field in row[1:]] for row in rows]
+    are_rows = bool(rows) and all(":" not in row[0] for row in rows) and all(len(p) == 2 for row in pairs for p in row)
+    if are_rows:
+        indices = [[pair[0] for pair in row] for row in pairs]
+        are_rows = all(i.is_integer() and i >= least for row in indices for i in row)
+        are_rows = are_rows and all(row == sorted(set(row)) for row in indices)
+    if not are_rows:
+        with pytest.raises(TrainingError):
+            read_svmlight(path, zero_based)
+        return
+    found = read_svmlight(path, zero_based)
+    assert found.labels.tolist() == [float(row[0]) for row in rows]
+    assert found.starts.tolist() == list(accumulate(map(len, pairs), initial=0))
+    assert found.indices.tolist() == [pair[0] - least for row in pairs for pair in row]
+    assert found.values.tolist() == [pair[1] for row in pairs for pair in row]
 
 
 def test_bags_of_words_are_sorted_by_document(tmp_path: Path) -> None:
