@@ -197,7 +197,9 @@ def main(arguments: list[str]) -> None:
         for done in as_completed([pool.submit(measured, number) for number in missing]):
             query = done.result()
             found.queries[f"q{query.query}"] = query
-            chosen.out.write_text(written(known), encoding="utf-8")  # Should it be ended, the next run goes on.
+            beside = chosen.out.with_suffix(".part")
+            beside.write_text(written(known), encoding="utf-8")
+            beside.replace(chosen.out)  # Should it be ended, the next run goes on.
 
 
 if __name__ == "__main__":

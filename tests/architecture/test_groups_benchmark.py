@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from benchmarks.paramserver import regroup
 from benchmarks.paramserver.groups import balance, comparison, job_mix, replay
-from benchmarks.paramserver.groups.policy_run import JobTimes, PolicyRun, RunFailed, UseSample, job_times
+from benchmarks.paramserver.groups.job_mix import RunFailed
+from benchmarks.paramserver.groups.policy_run import JobTimes, PolicyRun, UseSample, job_times
 from benchmarks.paramserver.groups.recorded_groups import recorded_groups
 from benchmarks.paramserver.groups.round_prediction import RoundErrors, round_errors
 

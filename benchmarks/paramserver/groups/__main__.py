@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.machine import machine
 from benchmarks.paramserver.groups.comparison import Wanted, as_json, compared, draw, run_all, text
-from benchmarks.paramserver.groups.job_mix import HostShape
-from benchmarks.paramserver.groups.policy_run import POLICIES, RunFailed
+from benchmarks.paramserver.groups.job_mix import HostShape, RunFailed
+from benchmarks.paramserver.groups.policy_run import POLICIES
 from hocket.testing.hosts import network
 
 _QUICK = 0.3  # of the jobs' epochs
@@ -42,9 +42,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--summary", action="store_true", help="run nothing: say what is in --out")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     chosen = parser.parse_args(arguments)
-    share = _QUICK if chosen.quick else chosen.length if chosen.length is not None or chosen.seconds else 1.0
+    share = _QUICK if chosen.quick else chosen.length
+    if share is None and chosen.seconds is None:
+        share = 1.0
     if chosen.repetitions < 1 or (share is not None and not 0 < share <= 1000):
         parser.error(f"--repetitions must be 1 or more and --length above 0, not {chosen.repetitions}, {share}")
+    if chosen.seconds is not None and chosen.seconds <= 0:
+        parser.error(f"--seconds must be above 0, not {chosen.seconds:g}")
     if chosen.mbit is not None and not 1 <= chosen.mbit <= 100_000:
         parser.error(f"--mbit must be from 1 to 100,000, not {chosen.mbit:g}")
     failed = []

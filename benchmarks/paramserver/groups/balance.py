@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from benchmarks.paramserver.groups.job_mix import JOBS, HostShape
-from benchmarks.paramserver.groups.policy_run import PolicyRun, RunFailed, run_policy
+from benchmarks.paramserver.groups.job_mix import JOBS, HostShape, RunFailed
+from benchmarks.paramserver.groups.policy_run import PolicyRun, run_policy
 
 _FILE = "balance"  # in the folder of results; without .json, as it is no run
 _SHARES = (0.2, 0.8)  # of the jobs' epochs, on hosts of two cores or less; more where cores are

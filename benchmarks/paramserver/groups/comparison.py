@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from benchmarks.machine import table
 from benchmarks.paramserver.groups.balance import Balance, balance
-from benchmarks.paramserver.groups.job_mix import HOSTS, JOBS, HostShape, compile_kernels, make_data
-from benchmarks.paramserver.groups.policy_run import POLICIES, PolicyRun, RunFailed, run_policy
+from benchmarks.paramserver.groups.job_mix import HOSTS, JOBS, HostShape, RunFailed, compile_kernels, make_data
+from benchmarks.paramserver.groups.policy_run import POLICIES, PolicyRun, run_policy
 from benchmarks.paramserver.groups.recorded_groups import recorded_groups
 from benchmarks.paramserver.groups.round_prediction import RoundErrors, round_errors
 from hocket.control.journal.open import open_to_read

@@ -22,6 +22,10 @@ _BLOCKS = 12  # of each worker: can be divided among 2, 3 and 4 hosts
 _PROGRAM = Path(__file__).with_name("trained_job.py")
 
 
+class RunFailed(RuntimeError):
+    """A job did not finish."""
+
+
 class HostShape(Struct, frozen=True):
     """What hosts have, and how jobs use it. Results of other shapes cannot be compared."""
 
@@ -99,4 +103,4 @@ def compile_kernels(folder: Path) -> None:
     children = [subprocess.Popen(c, env=env, stdout=subprocess.DEVNULL, cwd=folder) for c in commands]
     for child, command in zip(children, commands, strict=True):
         if child.wait():
-            raise RuntimeError(f"{' '.join(command)}: exit code {child.returncode}")
+            raise RunFailed(f"{' '.join(command)}: exit code {child.returncode}")

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from benchmarks.paramserver.groups.job_mix import HOSTS, MEM_MIB, HostShape, MixedJob
+from benchmarks.paramserver.groups.job_mix import HOSTS, MEM_MIB, HostShape, MixedJob, RunFailed
 from hocket.control.journal.open import open_to_read
 from hocket.control.ports import Cycle
 from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted, ProgressReported
@@ -78,10 +78,6 @@ class PolicyRun(Struct, frozen=True):
         """CPU and network until the last job ended."""
         seen = [sample for sample in self.use if sample.at_s <= self.makespan_s + _SAMPLE_S]
         return sum(s.cpu for s in seen) / len(seen), sum(s.net for s in seen) / len(seen)
-
-
-class RunFailed(RuntimeError):
-    """A job did not finish."""
 
 
 def run_policy(

@@ -155,6 +155,8 @@ def _rotary(_path: str, options: Fields, seed: int) -> Workload:
     options.finish()
     if curves and which == "aqp":
         raise WorkloadError(f"curves={curves} is for training, and which=aqp has queries only: say which=dlt or mixed")
+    if scale != 1.0 and which == "dlt":
+        raise WorkloadError(f"scale={scale:g} is for queries, and which=dlt has training only: say which=aqp or mixed")
     return rotary_workload(which, seed, load, "" if only == "all" else only, rule, past, curves=curves, scale=scale)
 
 

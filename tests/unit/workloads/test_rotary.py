@@ -121,3 +121,12 @@ def test_past_queries_are_in_another_order_of_their_data():
 def test_it_is_a_workload_of_the_command_line():
     assert len(spec.load("rotary?which=dlt&only=runtime&past=no").submissions) == 30
     assert spec.load("rotary?which=dlt&past=no").changes == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [("which=dlt&scale=10", "scale=10 is for queries"), ("curves=x.csv", "curves=x.csv is for training")],
+)
+def test_what_the_other_kind_of_job_needs_is_refused(options: str, why: str) -> None:
+    with pytest.raises(WorkloadError, match=why):
+        spec.load(f"rotary?{options}")
