@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from hocket.model.job import Kind
+from hocket.model.partition import Sharing
 from hocket.model.phases import Profile, profile_of, unsound
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
@@ -21,6 +22,7 @@ from hocket.policies.harmony.groups import DECLINED, JobGroup, groups_of, load_t
 from hocket.policies.harmony.schedule import Grouping, Terms
 from hocket.policies.harmony.search_kernel import ResourceWeights
 from hocket.policies.kit.group_draft import GroupDraft, fitting
+from hocket.policies.kit.protected_jobs import without_protected
 
 if TYPE_CHECKING:
     from hocket.policies.harmony.policy import Harmony
@@ -32,8 +34,9 @@ _SAMPLED = 64  # running jobs, and waiting jobs, whose profiles set what a link 
 class Decision:
     """The groups and the waiting jobs as the plan stands, and the draft of it."""
 
-    def __init__(self, snapshot: Snapshot, params: Harmony) -> None:
-        self.snapshot, self.params = snapshot, params
+    def __init__(self, everything: Snapshot, params: Harmony) -> None:
+        self.snapshot = snapshot = without_protected(everything)
+        self.params = params
         self.draft = GroupDraft(snapshot)
         self.budget_s = self._budget_before_s = regroup.budget_s(snapshot, params.migrating)  # for migrations
         self.groups: dict[str, JobGroup] = {g.id: g for g in groups_of(snapshot)}
@@ -43,6 +46,7 @@ class Decision:
         self.profiling: list[JobView] = []  # in a group, and not settled
         self._formed: dict[str, tuple[JobView, ...]] = {}  # tenants of the groups that this decision formed
         self._profiles: dict[str, Profile | None] = {}
+        self._hides_profiling = snapshot is not everything and self._is_profiling_hidden(everything)
         self._read_queues()
         self.terms = Terms(params.weights, params.fewer)
         if params.variant != "paper" and params.objective == "work":
@@ -108,7 +112,21 @@ class Decision:
 
     def is_profiling(self) -> bool:
         """Is a job in a group yet to be profiled? One whose profile is unsound is not waited for."""
-        return any(self.profile(v) is None and not unsound(v.beliefs) for v in self.profiling)
+        return self._hides_profiling or any(self._is_unprofiled(v) for v in self.profiling)
+
+    def _is_unprofiled(self, view: JobView) -> bool:
+        return self.profile(view) is None and not unsound(view.beliefs)
+
+    def _is_profiling_hidden(self, everything: Snapshot) -> bool:
+        """Is a job yet to be profiled in a group that has to stay as it is for now, as its state is not saved yet?"""
+        hidden = [p for pid, p in everything.partitions.items() if pid not in self.snapshot.partitions]
+        tenants = (everything.jobs[t.job] for p in hidden if p.sharing is Sharing.INTERLEAVED for t in p.tenants)
+        return any(self._is_unprofiled(view) for view in tenants)
+
+    @property
+    def knows_all_groups(self) -> bool:
+        """Whether none has to stay as it is because a job is profiled there."""
+        return not self._hides_profiling
 
     def is_overdue(self, view: JobView) -> bool:
         """Has the job waited for `patience_s`?"""

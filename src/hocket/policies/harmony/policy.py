@@ -27,7 +27,6 @@ from hocket.policies.harmony.groups import JobGroup
 from hocket.policies.harmony.oracle import MOST_JOBS, MOST_MACHINES, exhaustive
 from hocket.policies.harmony.schedule import Grouping, schedule
 from hocket.policies.harmony.search_kernel import ResourceWeights
-from hocket.policies.kit.protected_jobs import without_protected
 from hocket.policies.registry import Params, policy
 
 _NO_GAIN = 1e-6  # of a machine
@@ -109,7 +108,7 @@ def decide(snapshot: Snapshot, params: Harmony) -> Plan:
     New jobs are profiled in a group. Then each goes where it raises utilisation most. When a job ends, another like it
     takes its place, or groups are formed anew, as few as it takes. Other jobs run alone on what is free.
     """
-    decision = Decision(without_protected(snapshot), params)
+    decision = Decision(snapshot, params)
     _start_other_jobs(decision)
     _place_profiled_jobs(decision)
     _repair_groups(decision)
@@ -135,6 +134,8 @@ def _place_profiled_jobs(decision: Decision) -> None:
         if (profiled or decision.profiled_and_waiting()) and not decision.is_profiling():
             _group_all(decision)
         return
+    if not decision.knows_all_groups:
+        return  # No job is told that no group needs it before all groups have been asked.
     before = len(decision.declined)
     for view in profiled:
         if not decision.declined or not decision.groups[view.partitions[0]].settled_jobs:

@@ -14,11 +14,12 @@ from hocket.model.event import (
     JobMoved,
     JobPaused,
     JobResized,
+    JobSaved,
     JobStarted,
     JobSubmitted,
     PhasesObserved,
 )
-from hocket.model.job import Kind
+from hocket.model.job import Kind, Preempt
 from hocket.model.partition import Sharing
 from hocket.model.resources import Node
 from hocket.policies import find
@@ -119,6 +120,43 @@ def test_a_profile_that_makes_no_sense_keeps_a_job_in_profiling(comp_s):
     assert h.snapshot.jobs["odd"].partitions
     assert h.snapshot.jobs["fine"].partitions
     assert "profiled" in h.snapshot.jobs["odd"].reason
+
+
+def unprofiled(at_s, name, preempt=Preempt.ALWAYS):
+    return JobSubmitted(at_s, phased(name, preempt=preempt))
+
+
+def test_groups_are_not_formed_before_jobs_are_profiled_that_have_saved_nothing_yet():
+    """Their group may not be changed, and so is not seen; jobs that belong together would stay apart."""
+    h = harness(4, profile_machines=2, profile_at_once=1)
+    h.tell(unprofiled(0.0, "first", Preempt.SAVED), unprofiled(0.0, "second"))
+    h.settle()
+    assert list(groups(h).values()) == [{"first"}, {"second"}]
+    h.tell(PhasesObserved(10.0, "second", 2, 20.0, 1.0, 3))
+    h.settle()
+    assert h.snapshot.jobs["second"].memo is None
+    h.tell(JobSaved(11.0, "first"))
+    h.tell(PhasesObserved(12.0, "first", 2, 20.0, 1.0, 3))
+    h.settle()
+    assert list(groups(h).values()) == [{"first", "second"}]
+
+
+def test_no_profiled_job_joins_or_waits_while_a_group_cannot_be_changed_as_a_job_is_profiled_there():
+    h = harness(4)
+    h.tell(told("net1", 2.0, 20.0), told("net2", 2.0, 20.0))
+    h.settle()
+    assert sorted(map(sorted, groups(h).values())) == [["net1"], ["net2"]]
+    h.tell(unprofiled(1.0, "hidden", Preempt.SAVED))
+    h.settle()
+    h.tell(unprofiled(2.0, "net3"))
+    h.settle()
+    h.tell(PhasesObserved(10.0, "net3", 2, 0.1, 40.0, 3))
+    h.settle()
+    assert h.snapshot.jobs["net3"].memo is None
+    h.tell(JobSaved(11.0, "hidden"))
+    h.tell(PhasesObserved(12.0, "hidden", 2, 1.0, 1.0, 3))
+    h.settle()
+    assert h.snapshot.jobs["net3"].memo is not None
 
 
 def test_memory_that_fits_no_machine_is_refused_with_sizes():
