@@ -28,6 +28,7 @@ from msgspec import Struct
 
 from benchmarks.machine import ROOT, Machine, machine
 from benchmarks.query.cost import generated, said, tpch_queries
+from hocket.cli.terminal.output_files import whole
 from hocket.estimators.query_memory import held_mib
 from hocket.query import Query
 from hocket.runtimes.query.accuracy import ColumnAccuracy, EnvelopeAccuracy, relative_error
@@ -197,9 +198,8 @@ def main(arguments: list[str]) -> None:
         for done in as_completed([pool.submit(measured, number) for number in missing]):
             query = done.result()
             found.queries[f"q{query.query}"] = query
-            beside = chosen.out.with_suffix(".part")
-            beside.write_text(written(known), encoding="utf-8")
-            beside.replace(chosen.out)  # Should it be ended, the next run goes on.
+            with whole(chosen.out) as file:  # Should it be ended, the next run goes on.
+                file.write(written(known))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from benchmarks.paramserver.groups.job_mix import HOSTS, JOBS, HostShape, RunFai
 from benchmarks.paramserver.groups.policy_run import POLICIES, PolicyRun, run_policy
 from benchmarks.paramserver.groups.recorded_groups import recorded_groups
 from benchmarks.paramserver.groups.round_prediction import RoundErrors, round_errors
+from hocket.cli.terminal.output_files import whole
 from hocket.control.journal.open import open_to_read
 from hocket.control.ports import Cycle
 from hocket.model.event import PhasesObserved
@@ -86,7 +86,8 @@ def run_all(wanted: Wanted, data: Path, out: Path, first_seed: int = 1) -> list[
                 failed.append(str(error))
                 continue
             longest_s = max(longest_s, time.monotonic() - run_s)
-            _write_whole(path, msgspec.json.encode(run))
+            with whole(path) as file:
+                file.write(msgspec.json.encode(run).decode())
             tell("")
             said = f"{path.stem}: mean JCT {run.mean_jct_s:.1f} s, makespan {run.makespan_s:.1f} s"
             print(said, file=sys.stderr, flush=True)
@@ -98,12 +99,6 @@ def _balance(wanted: Wanted, data: Path, out: Path, tell: Callable[[str], None])
         return Balance(wanted.shape, wanted.mbit, 0.0, 0.0)
     found = balance(wanted.shape, data, out, tell)
     return found if wanted.mbit is None else Balance(found.shape, wanted.mbit, found.start_s, found.epochs_s)
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    beside = path.with_suffix(".part")
-    beside.write_bytes(content)
-    os.replace(beside, path)
 
 
 def read_run(path: Path) -> PolicyRun | None:

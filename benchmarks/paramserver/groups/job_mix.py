@@ -23,7 +23,7 @@ _PROGRAM = Path(__file__).with_name("trained_job.py")
 
 
 class RunFailed(RuntimeError):
-    """A job did not finish."""
+    """A job did not finish, or the comparison cannot be prepared."""
 
 
 class HostShape(Struct, frozen=True):

@@ -91,7 +91,7 @@ def test_a_query_that_stopped_too_early_is_a_false_attainment():
 def test_queries_measured_on_more_data_are_cases_of_their_own_where_the_table_has_them(monkeypatch):
     monkeypatch.setattr(evaluation, "measured_scales", lambda: (1.0,))
     plain = cases(Request((0,)))
-    monkeypatch.undo()
+    monkeypatch.setattr(evaluation, "measured_scales", lambda: (1.0, 10.0))
     found = cases(Request((0,)))
     more = [c for c in found if c.settings["workload"].get("scale") == 10.0]
     assert len(found) == len(plain) + len(more) == len(plain) + 2 * (len(AQP) + 1)

@@ -46,7 +46,8 @@ class Decision:
         self.profiling: list[JobView] = []  # in a group, and not settled
         self._formed: dict[str, tuple[JobView, ...]] = {}  # tenants of the groups that this decision formed
         self._profiles: dict[str, Profile | None] = {}
-        self._hides_profiling = snapshot is not everything and self._is_profiling_hidden(everything)
+        # Groups that have to stay as they are for now are not seen: is none of them one in which a job is profiled?
+        self.knows_all_groups = snapshot is everything or not self._is_profiling_hidden(everything)
         self._read_queues()
         self.terms = Terms(params.weights, params.fewer)
         if params.variant != "paper" and params.objective == "work":
@@ -112,21 +113,16 @@ class Decision:
 
     def is_profiling(self) -> bool:
         """Is a job in a group yet to be profiled? One whose profile is unsound is not waited for."""
-        return self._hides_profiling or any(self._is_unprofiled(v) for v in self.profiling)
+        return not self.knows_all_groups or any(self._is_unprofiled(v) for v in self.profiling)
 
     def _is_unprofiled(self, view: JobView) -> bool:
         return self.profile(view) is None and not unsound(view.beliefs)
 
     def _is_profiling_hidden(self, everything: Snapshot) -> bool:
-        """Is a job yet to be profiled in a group that has to stay as it is for now, as its state is not saved yet?"""
+        """Is a job yet to be profiled in a group that has to stay as it is, as some state there is not saved yet?"""
         hidden = [p for pid, p in everything.partitions.items() if pid not in self.snapshot.partitions]
         tenants = (everything.jobs[t.job] for p in hidden if p.sharing is Sharing.INTERLEAVED for t in p.tenants)
         return any(self._is_unprofiled(view) for view in tenants)
-
-    @property
-    def knows_all_groups(self) -> bool:
-        """Whether none has to stay as it is because a job is profiled there."""
-        return not self._hides_profiling
 
     def is_overdue(self, view: JobView) -> bool:
         """Has the job waited for `patience_s`?"""
