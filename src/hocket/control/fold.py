@@ -386,8 +386,8 @@ def _phases_observed(state: State, event: PhasesObserved) -> None:
         return
     beliefs = phases.observe(view.beliefs, event)
     state.put_view(view, replace(view, beliefs=beliefs))
-    if view.beliefs.comp_s is None:
-        state.notes.alarm = True  # Its phases were unknown before.
+    if phases.is_news(view.beliefs, beliefs):
+        state.notes.alarm = True
 
 
 def _prepared(state: State, event: JobPrepared) -> None:

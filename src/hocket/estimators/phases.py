@@ -1,6 +1,7 @@
 """The length of a job's phases: moving averages of measurements, for each number of machines.
 
-`model/phases.py` computes from them how a group of jobs alternates.
+What is far from the average starts it anew: as a rule, the job was measured before while others started beside it.
+`model/phases.py` computes from the averages how a group of jobs alternates.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from msgspec.structs import replace
 
 from hocket.model.curve import Beliefs, Curve, Point
 from hocket.model.event import PhasesObserved
+from hocket.model.phases import differs, is_far, profile_of
 
 _FORGETS = 0.2  # the weight of a new observation among many
+_UNLIKELY = 3.0  # deviations from the average
 
 
 def observe(beliefs: Beliefs, seen: PhasesObserved) -> Beliefs:
@@ -24,7 +27,14 @@ def observe(beliefs: Beliefs, seen: PhasesObserved) -> Beliefs:
         slowest=_averaged(beliefs.slowest, seen.machines, seen.slowest, seen.iterations),
         link=seen.link,
         meeting_s=seen.meeting_s,
+        own_part=seen.own_part,
     )
+
+
+def is_news(before: Beliefs, after: Beliefs) -> bool:
+    """Did an observation tell of phases that were not known, or believed to be something else?"""
+    old, new = profile_of(before), profile_of(after)
+    return old is None or (new is not None and differs(old, new))
 
 
 def _averaged(curve: Curve | None, machines: int, seen_s: float, iterations: int) -> Curve:
@@ -35,7 +45,10 @@ def _averaged(curve: Curve | None, machines: int, seen_s: float, iterations: int
     else:
         weight = max(iterations / (old.seen + iterations), _FORGETS)
         off = seen_s - old.mean
-        sd = sqrt((1 - weight) * (old.sd**2 + weight * off * off))
-        new = Point(old.x, old.mean + weight * off, sd, old.seen + iterations)
+        if is_far(seen_s, old.mean) and abs(off) > _UNLIKELY * old.sd:
+            new = Point(old.x, seen_s, abs(off) / 2, iterations)  # It is to be seen whether it stays so.
+        else:
+            sd = sqrt((1 - weight) * (old.sd**2 + weight * off * off))
+            new = Point(old.x, old.mean + weight * off, sd, old.seen + iterations)
     others = [p for p in points if p.x != machines and p.seen]
     return Curve(tuple(sorted([*others, new], key=lambda p: p.x)))

@@ -71,6 +71,7 @@ class Beliefs(Struct, frozen=True, gc=False):
     slowest: Curve | None = None  # machines → time of a phase on the slowest of them, over the mean
     link: float = 1.0  # share of COMM time in which the link is busy
     meeting_s: float = 0.0  # of an iteration: its machines go on together, with neither processor nor link
+    own_part: float = 0.0  # on m machines COMM takes 1 − own_part/m of what it would on very many
     slowdown: Curve | None = None  # number of jobs beside it → by what factor it is slower
     quality: Curve | None = None  # epochs → value of its metric
     reach: Curve | None = None  # value of its metric → how likely it gets there by its last epoch

@@ -260,6 +260,9 @@ class PhasesObserved(_Event, frozen=True, gc=False, tag=True):
     slowest: float = 1.0  # time of a phase on its slowest machine, over the mean
     link: float = 1.0  # share of COMM time in which it kept the link busy
     meeting_s: float = 0.0  # of an iteration, in seconds: after its phases, until all machines knew and went on
+    # 1: each of m machines keeps the mth part of the model, and need not send it, so that COMM takes 1 − 1/m of what it
+    # would on very many; 0: it takes as long on any number.
+    own_part: float = 0.0
 
 
 class JobEnded(_Event, frozen=True, gc=False, tag=True):

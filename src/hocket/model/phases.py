@@ -1,7 +1,8 @@
 """Jobs that take turns: their profiles, as beliefs have them, and what a group of them does (Harmony, (1) to (4)).
 
-A COMP phase shrinks with the number of machines m that share it (2), a COMM phase does not. Jobs that take turns need
-as long for one round as the busiest resource, or as the longest of them alone (1); `foresee` knows more.
+A COMP phase shrinks with the number of machines m that share it (2), a COMM phase does not, but for the part of the
+model that each machine keeps itself (`own_part`). Jobs that take turns need as long for one round as the busiest
+resource, or as the longest of them alone (1); `foresee` knows more.
 """
 
 from __future__ import annotations
@@ -12,33 +13,45 @@ from math import inf, isfinite, log, sqrt
 
 from msgspec import Struct
 
-from hocket.model.curve import Beliefs, Curve, Estimate
+from hocket.model.curve import Beliefs, Curve, Estimate, Point
 
 _95_PERCENT = 1.96  # deviations either side
 _WARM_UP = 3  # iterations of each job before a round is measured
 _FORESEEN = 3 * 20  # phases of each job that are foreseen
 # Of the time of the primary COMM: a second one that takes at most so long need not give way (`phase_token_rules.py`).
 SHORT_COMM = 0.25
+_FAR = 0.25  # two measurements that differ by a larger share of the first are not of the same
+LEAST_COMM = 0.05  # of what it takes on very many machines: on one, it is copied all the same
 
 
 class Profile(Struct, frozen=True, gc=False):
     """A job's phases, whatever the number of machines."""
 
     comp_machine_s: float  # of one iteration: COMP time on one machine
-    comm_s: float
+    comm_s: float  # of one iteration, on very many machines
     comp_sd: float = 0.0
     comm_sd: float = 0.0
     barrier: float = 0.0  # a phase ends on its slowest machine: so much later, for each e-fold of machines
     link: float = 1.0  # share of COMM in which it keeps the link busy
     meeting_s: float = 0.0  # of one iteration: its machines go on together after each phase, with nothing held
+    own_part: float = 0.0  # of m machines each keeps the mth part of the model, 1: and need not send it; 0: sends all
 
     def comp_s(self, machines: float) -> float:
         """COMP time of an iteration on so many machines (equation 2)."""
         return self.comp_machine_s / machines
 
+    def comm_on(self, machines: float) -> float:
+        """COMM time of an iteration on so many machines."""
+        return self.comm_s * sent_share(self.own_part, machines)
+
     def iteration_s(self, machines: float) -> float:
         """One iteration alone."""
-        return self.comp_machine_s / machines + self.comm_s
+        return self.comp_machine_s / machines + self.comm_on(machines)
+
+
+def sent_share(own_part: float, machines: float) -> float:
+    """What COMM takes on so many machines, as a share of what it would on very many."""
+    return max(LEAST_COMM, 1.0 - own_part / machines)
 
 
 class Round(Struct, frozen=True, gc=False):
@@ -58,7 +71,7 @@ class Round(Struct, frozen=True, gc=False):
 def predict(jobs: Sequence[Profile], machines: float) -> Round:
     """The round of a group on so many machines (equations 1 and 3); its deviation is that of what sets the pace."""
     cpu_s = sum(j.comp_machine_s for j in jobs) / machines
-    net_s = sum(j.comm_s for j in jobs)
+    net_s = sum(j.comm_on(machines) for j in jobs)
     longest = max(jobs, key=lambda j: j.iteration_s(machines))
     longest_s = longest.iteration_s(machines)
     round_s = max(cpu_s, net_s, longest_s)
@@ -81,7 +94,8 @@ def foresee(jobs: Sequence[Profile], machines: float, short: float = 0.0) -> Rou
     """
     plain = predict(jobs, machines)
     slow = [1 + j.barrier * log(machines) if machines > 1 else 1.0 for j in jobs]
-    lasts = [(j.comm_s / 2 * f, j.comp_s(machines) * f, j.comm_s / 2 * f) for j, f in zip(jobs, slow, strict=True)]
+    comm = [j.comm_on(machines) for j in jobs]
+    lasts = [(c / 2 * f, j.comp_s(machines) * f, c / 2 * f) for j, c, f in zip(jobs, comm, slow, strict=True)]
     link = min(1.0, sum(j.link for j in jobs) / len(jobs))
     rest = (1 - link) / link  # speed of a second COMM
     fair = min(1.0, (1 + rest) / 2)  # of two that share the link alike
@@ -103,7 +117,7 @@ def foresee(jobs: Sequence[Profile], machines: float, short: float = 0.0) -> Rou
             end_s = cpu_free = max(cpu_free, at_s) + takes_s
         else:
             start_s = max(before, at_s)
-            if last > start_s and 0 < jobs[i].comm_s <= short * jobs[last_of].comm_s:
+            if last > start_s and 0 < comm[i] <= short * comm[last_of]:
                 both_s = min(takes_s, last - start_s)
                 end_s = start_s + both_s / fair + takes_s - both_s
                 lost_s = both_s / fair - both_s
@@ -126,7 +140,7 @@ def foresee(jobs: Sequence[Profile], machines: float, short: float = 0.0) -> Rou
     if min(done) <= _WARM_UP:  # One takes so long that the others had no end.
         return plain
     round_s = max((e - b) / (n - _WARM_UP) for e, b, n in zip(ended, began, done, strict=True))
-    cpu_s, net_s = sum(j.comp_s(machines) for j in jobs), link * sum(j.comm_s for j in jobs)
+    cpu_s, net_s = sum(j.comp_s(machines) for j in jobs), link * sum(comm)
     return Round(Estimate(round_s, plain.iteration_s.sd), min(1.0, cpu_s / round_s), min(1.0, net_s / round_s))
 
 
@@ -135,12 +149,18 @@ def profile_of(beliefs: Beliefs, least: int = 1) -> Profile | None:
     comp, comm = beliefs.comp_s, beliefs.comm_s
     if comp is None or comm is None:
         return None
-    comp_machine_s, comp_sd = _mean(comp, least, 1)
-    comm_s, comm_sd = _mean(comm, least, 0)
+    own_part, comms = beliefs.own_part, comm.points
+    if own_part:  # One machine alone only copies: that says nothing of what several have to send.
+        comms = tuple(p for p in comms if p.x > 1)
+        if not comms:
+            own_part, comms = 0.0, comm.points
+    comp_machine_s, comp_sd = _mean(comp.points, least, None)
+    comm_s, comm_sd = _mean(comms, least, own_part)
     total_s = comp_machine_s + comm_s
     if not (0.0 < total_s < inf) or comp_machine_s < 0 or comm_s < 0:
         return None
-    return Profile(comp_machine_s, comm_s, comp_sd, comm_sd, _barrier(beliefs.slowest), beliefs.link, beliefs.meeting_s)
+    barrier = _barrier(beliefs.slowest)
+    return Profile(comp_machine_s, comm_s, comp_sd, comm_sd, barrier, beliefs.link, beliefs.meeting_s, own_part)
 
 
 def _barrier(slowest: Curve | None) -> float:
@@ -149,25 +169,40 @@ def _barrier(slowest: Curve | None) -> float:
     return sum((p.mean - 1) / log(p.x) for p in points) / len(points) if points else 0.0
 
 
-def _mean(curve: Curve, least: int, power: int) -> tuple[float, float]:
-    """Over all numbers of machines, by the iterations seen there; below 0 while those are too few."""
-    points = curve.points
+def _mean(points: Sequence[Point], least: int, own_part: float | None) -> tuple[float, float]:
+    """COMP on one machine, or COMM on very many if `own_part` is told; over all numbers of machines, by the iterations
+    seen there. Below 0 while those are too few."""
     if len(points) == 1:
         only = points[0]
         if only.seen and only.seen < least:
             return -inf, 0.0
-        scale = only.x if power else 1.0
+        scale = _scale(only.x, own_part)
         return only.mean * scale, only.sd * scale
     seen = sum(p.seen for p in points)
     if seen and seen < least:
         return -inf, 0.0
     weights = [p.seen / seen if seen else 1 / len(points) for p in points]
-    mean = sum(w * p.mean * p.x**power for w, p in zip(weights, points, strict=True))
+    scales = [_scale(p.x, own_part) for p in points]
+    mean = sum(w * p.mean * s for w, p, s in zip(weights, points, scales, strict=True))
     # Points that disagree are as telling as those that spread.
     square = sum(
-        w * ((p.mean * p.x**power - mean) ** 2 + (p.sd * p.x**power) ** 2) for w, p in zip(weights, points, strict=True)
+        w * ((p.mean * s - mean) ** 2 + (p.sd * s) ** 2) for w, p, s in zip(weights, points, scales, strict=True)
     )
     return mean, sqrt(square) if square > 0 else 0.0
+
+
+def _scale(machines: float, own_part: float | None) -> float:
+    return machines if own_part is None else 1.0 / sent_share(own_part, machines)
+
+
+def is_far(now: float, before: float) -> bool:
+    """Are both times too different to be measurements of the same?"""
+    return abs(now - before) > _FAR * before
+
+
+def differs(old: Profile, new: Profile) -> bool:
+    """Is one of its phases another now?"""
+    return is_far(new.comp_machine_s, old.comp_machine_s) or is_far(new.comm_s, old.comm_s)
 
 
 def unsound(beliefs: Beliefs) -> str:

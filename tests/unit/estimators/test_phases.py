@@ -2,7 +2,7 @@ from math import inf, nan
 
 import pytest
 
-from hocket.estimators.phases import observe
+from hocket.estimators.phases import is_news, observe
 from hocket.model.curve import NO_BELIEFS, Beliefs, Curve, Point
 from hocket.model.event import PhasesObserved
 from hocket.model.phases import Profile, foresee, predict, profile_of, unsound
@@ -72,10 +72,59 @@ def test_comp_scales_with_machines_and_comm_does_not():
 def test_a_profile_is_a_moving_average_that_follows_a_change():
     beliefs = seen(NO_BELIEFS, 4, 10.0, 3.0, 100)
     for _ in range(30):
-        beliefs = seen(beliefs, 4, 20.0, 3.0, 5)
+        beliefs = seen(beliefs, 4, 12.0, 3.0, 5)
     profile = profile_of(beliefs)
     assert profile is not None
-    assert 78 < profile.comp_machine_s <= 80
+    assert 47.8 < profile.comp_machine_s <= 48
+
+
+@pytest.mark.parametrize(("comp_s", "comm_s"), [(12.6, 3.0), (7.4, 3.0), (10.0, 3.8), (10.0, 2.2)])
+def test_what_is_far_from_the_average_is_news_and_starts_it_anew(comp_s, comm_s):
+    before = seen(NO_BELIEFS, 4, 10.0, 3.0, 100)
+    after = seen(before, 4, comp_s, comm_s, 3)
+    assert is_news(before, after)
+    profile = profile_of(after)
+    assert profile is not None
+    assert (profile.comp_s(4), profile.comm_s) == pytest.approx((comp_s, comm_s))
+    assert max(profile.comp_sd, profile.comm_sd) > 0.3  # It may be chance.
+    assert not is_news(after, seen(after, 4, comp_s, comm_s, 3))
+
+
+def test_the_first_measurement_is_news_and_one_like_it_is_none():
+    first = seen(NO_BELIEFS, 4, 10.0, 3.0, 3)
+    assert is_news(NO_BELIEFS, first)
+    assert not is_news(first, seen(first, 4, 12.4, 3.7, 3))
+    assert not is_news(first, seen(first, 2, 20.0, 3.0, 3))
+    told = Beliefs(comp_s=Curve((Point(1.0, 40.0),)), comm_s=Curve((Point(1.0, 3.0),)))
+    assert not is_news(told, first)
+    assert is_news(told, seen(told, 4, 5.0, 3.0, 3))
+
+
+def test_comm_is_shorter_on_fewer_machines_where_each_keeps_a_part_of_the_model():
+    profile = profile_of(seen(NO_BELIEFS, 4, 10.0, 3.0, 5, own_part=1.0))
+    assert profile is not None
+    assert [profile.comm_on(m) for m in (1, 2, 4)] == pytest.approx([0.2, 2.0, 3.0])
+    assert profile.iteration_s(2) == pytest.approx(22.0)
+    assert predict([profile], 2).iteration_s.mean == pytest.approx(22.0)
+    assert foresee([profile], 2).iteration_s.mean == pytest.approx(22.0)
+    assert predict([profile] * 2, 2).net == pytest.approx(4.0 / 40.0)
+
+
+def test_comm_on_several_numbers_of_machines_is_compared_as_on_very_many():
+    beliefs = seen(seen(NO_BELIEFS, 4, 10.0, 3.0, 5, own_part=1.0), 2, 20.0, 2.0, 5, own_part=1.0)
+    profile = profile_of(beliefs)
+    assert profile is not None
+    assert (profile.comm_s, profile.comm_sd) == pytest.approx((4.0, 0.0))
+
+
+def test_one_machine_alone_says_nothing_of_what_several_send():
+    alone = seen(NO_BELIEFS, 1, 40.0, 0.1, 5, own_part=1.0)
+    profile = profile_of(alone)
+    assert profile is not None
+    assert (profile.comm_on(1), profile.comm_on(4)) == (0.1, 0.1)
+    profile = profile_of(seen(alone, 4, 10.0, 3.0, 5, own_part=1.0))
+    assert profile is not None
+    assert profile.comm_on(4) == pytest.approx(3.0)
 
 
 def test_profiles_that_vary_give_a_wide_interval():

@@ -13,6 +13,10 @@ from hocket.executors.agents.run_numbers import present, tenancy_of
 from hocket.model.event import Event, PhasesObserved
 from hocket.model.view import JobView
 
+# A model is divided among the hosts of a job, and what a host keeps itself does not go through its link. It is the same
+# for programs that sum up gradients in a ring.
+_OWN_PART = 1.0
+
 
 class PhaseReports:
     """By job, the last report of each node of its present run, until all of them have reported."""
@@ -46,7 +50,7 @@ class PhaseReports:
         iterations = min(s.iterations for s in seen)
         meeting_s = sum(s.meeting_s for s in seen)  # Only the first node measures it.
         link = sum(s.link * s.comm_s for s in seen) / (comm_s * len(seen)) if comm_s > 0 else 1.0
-        return [PhasesObserved(now_s, job, len(seen), comp_s, comm_s, iterations, slowest, link, meeting_s)]
+        return [PhasesObserved(now_s, job, len(seen), comp_s, comm_s, iterations, slowest, link, meeting_s, _OWN_PART)]
 
     def forget(self, job_id: str) -> None:
         """The job is over, or another run of it begins."""

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from hocket.model.job import Kind
 from hocket.model.partition import Sharing
-from hocket.model.phases import Profile, profile_of, unsound
+from hocket.model.phases import Profile, unsound
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.harmony import regroup
-from hocket.policies.harmony.groups import DECLINED, JobGroup, groups_of, load_that_left
+from hocket.policies.harmony.groups import DECLINED, JobGroup, groups_of, load_that_left, profile_in
 from hocket.policies.harmony.schedule import Grouping, Terms
 from hocket.policies.harmony.search_kernel import ResourceWeights
 from hocket.policies.kit.group_draft import GroupDraft, fitting
@@ -44,6 +44,7 @@ class Decision:
         self.declined: list[JobView] = []  # wait, profiled: no group gained by them
         self.others = False  # jobs that cannot share a group wait
         self.profiling: list[JobView] = []  # in a group, and not settled
+        self.outdated: list[JobView] = []  # settled by a profile that is another now
         self._formed: dict[str, tuple[JobView, ...]] = {}  # tenants of the groups that this decision formed
         self._profiles: dict[str, Profile | None] = {}
         # Groups that have to stay as they are for now are not seen: is none of them one in which a job is profiled?
@@ -75,7 +76,7 @@ class Decision:
                 break
             view = jobs[entry[-1]]
             if view.partitions and view.partitions[0] in self.groups:
-                self.profiling.append(view)
+                (self.outdated if view.memo else self.profiling).append(view)
 
     def _weights(self) -> ResourceWeights:
         """What each resource counts, and how iterations differ from equation 1, by the jobs that are there.
@@ -91,7 +92,8 @@ class Decision:
         price = min(max(comp / comm, 1.0), max(1.0, float(len(self.snapshot.nodes)))) if comm > 0 else 1.0
         link = sum(p.link for p in found) / len(found) if found else 1.0
         barrier = sum(p.barrier for p in found) / len(found) if found else 0.0
-        return self.params.weights._replace(price=price, link=link, barrier=barrier)
+        own_part = sum(p.own_part for p in found) / len(found) if found else 0.0
+        return self.params.weights._replace(price=price, link=link, barrier=barrier, own_part=own_part)
 
     # -- what is known ---------------------------------------------------------------------------------------
 
@@ -99,7 +101,8 @@ class Decision:
         """The times of the job's COMP and COMM, once they are known."""
         job_id = view.job.id
         if job_id not in self._profiles:
-            self._profiles[job_id] = profile_of(view.beliefs, self.params.profile_iterations)
+            params = self.params
+            self._profiles[job_id] = profile_in(view, params.profile_iterations, params.knows_own_part)
         return self._profiles[job_id]
 
     def with_profiles(self, views: Iterable[JobView]) -> tuple[list[JobView], list[Profile]]:

@@ -32,7 +32,7 @@ def exhaustive(
     for mask in range(1, 1 << n):
         members = [j for j in range(n) if mask >> j & 1]
         for m in range(max(needs[j] for j in members), machines + 1):
-            longest = max(comp[j] / m + comm[j] for j in members)
+            longest = max(jobs[j].iteration_s(m) for j in members)
             sums = sum(comp[j] for j in members), sum(comm[j] for j in members)
             value[mask, m] = search_kernel.value_of(*sums, longest, float(m), terms.weights)
 

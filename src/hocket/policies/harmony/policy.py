@@ -23,7 +23,7 @@ from hocket.model.view import JobView
 from hocket.policies.harmony import regroup
 from hocket.policies.harmony.algorithm_1 import as_printed
 from hocket.policies.harmony.decision import CONTINUES, Decision
-from hocket.policies.harmony.groups import JobGroup
+from hocket.policies.harmony.groups import JobGroup, is_outdated
 from hocket.policies.harmony.oracle import MOST_JOBS, MOST_MACHINES, exhaustive
 from hocket.policies.harmony.schedule import Grouping, schedule
 from hocket.policies.harmony.search_kernel import ResourceWeights
@@ -76,16 +76,25 @@ class Harmony(Params, frozen=True):
     widest: Annotated[int, Meta(ge=1, description="groups up to which a regrouping may involve all of them")] = 32
 
     @property
+    def knows_own_part(self) -> bool:
+        """Does COMM depend on the number of machines? Not in equation 4, nor in anything that the paper prints."""
+        return self.variant != "paper" and self.objective == "work"
+
+    @property
     def weights(self) -> ResourceWeights:
         """As the kernel takes them."""
         return ResourceWeights(self.cpu_weight, 1 - self.cpu_weight)
 
 
-def rank(view: JobView, _now_s: float, _params: Harmony) -> tuple[int]:
-    """Parameter-server jobs that are not settled in a group, then those that are or were declined; then all others."""
+def rank(view: JobView, _now_s: float, params: Harmony) -> tuple[int]:
+    """Parameter-server jobs that are not settled in a group by the profile that they have, then those that are or were
+    declined; then all others."""
     if view.job.kind is not Kind.PARAMETER_SERVER:
         return (2,)
-    return (0,) if view.memo is None else (1,)
+    if view.memo is None:
+        return (0,)
+    is_settled_wrongly = view.memo and params.variant != "paper" and is_outdated(view, params.knows_own_part)
+    return (0,) if is_settled_wrongly else (1,)
 
 
 def compile_search() -> None:
@@ -110,6 +119,7 @@ def decide(snapshot: Snapshot, params: Harmony) -> Plan:
     """
     decision = Decision(snapshot, params)
     _start_other_jobs(decision)
+    _review_outdated(decision)
     _place_profiled_jobs(decision)
     _repair_groups(decision)
     _profile_new_jobs(decision)
@@ -122,6 +132,19 @@ def _start_other_jobs(decision: Decision) -> None:
     for view in draft.candidates(draft.free_gpus) if decision.others else ():
         if not decision.is_groupable(view) and not draft.start(view, "starts alone: it cannot share a group"):
             draft.pass_over(view)
+
+
+# -- case 0: a profile was wrong, or has changed ----------------------------------------------------------------------
+
+
+def _review_outdated(decision: Decision) -> None:
+    """Groups with a job whose phases are others than it was placed by: they may have room for a job that waits."""
+    outdated = {v.partitions[0] for v in decision.outdated}
+    groups = [g for g in decision.groups.values() if g.id in outdated and not g.is_changed]  # Those are repaired.
+    for group in groups:
+        decision.form(group.id, decision.nodes(group.id), decision.tenants(group.id), CONTINUES)
+    if groups and decision.declined:
+        _regroup(decision, [decision.groups[g.id] for g in groups])
 
 
 # -- case 1: a job has been profiled ------------------------------------------------------------------------------
@@ -199,8 +222,8 @@ def _add_overdue(decision: Decision, group: JobGroup) -> bool:
 def _substitute(decision: Decision, group: JobGroup, comp: float, comm: float) -> bool:
     """Fill the place of the job that left with a similar one, or with a bundle of jobs that is similar together."""
     waiting = [v for v in decision.profiled_and_waiting()[:_COMPARED] if v.job.sizes[0] <= group.machines]
-    waiting, profiles = decision.with_profiles(waiting)
-    chosen = regroup.substitutes(comp, comm, group.machines, profiles, decision.params.similar)
+    (waiting, profiles), weights = decision.with_profiles(waiting), decision.terms.weights
+    chosen = regroup.substitutes(comp, comm, group.machines, profiles, decision.params.similar, weights.own_part)
     like = "like" if len(chosen) == 1 else "together like"
     reason = f"joins {group.id}, {like} the job that left it"
     return bool(chosen) and decision.add_to(group, [waiting[i] for i in chosen], reason)

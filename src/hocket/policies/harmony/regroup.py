@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from hocket.model.phases import Profile
+from hocket.model.phases import Profile, sent_share
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 
@@ -14,16 +14,20 @@ _INITIAL_BUDGET_S = 1800.0  # the migration budget is that of so much time at fi
 _LARGEST_BUDGET_S = 6 * 3600.0  # … and of so much at most
 
 
-def substitutes(comp: float, comm: float, machines: int, waiting: Sequence[Profile], within: float) -> tuple[int, ...]:
+def substitutes(
+    comp: float, comm: float, machines: int, waiting: Sequence[Profile], within: float, own_part: float = 0.0
+) -> tuple[int, ...]:  # fmt: skip
     """Of the waiting jobs, one that is like the job that left, else a bundle that is; empty if there is none.
 
     Alike are the iteration time and the share of COMP in it, each within a share of the other's.
     """
+    sent = sent_share(own_part, machines)
+    comm *= sent
     wanted_s = comp / machines + comm
     if wanted_s <= 0:
         return ()
     wanted_share = comp / machines / wanted_s
-    times = [(p.comp_machine_s / machines, p.comm_s) for p in waiting]
+    times = [(p.comp_machine_s / machines, p.comm_s * sent) for p in waiting]
 
     def alike(comp_s: float, comm_s: float) -> bool:
         total_s = comp_s + comm_s

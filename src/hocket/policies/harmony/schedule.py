@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hocket.model.phases import Profile
+from hocket.model.phases import Profile, sent_share
 from hocket.policies.harmony import search_kernel
 from hocket.policies.harmony.search_kernel import Groups, Jobs, ResourceWeights
 
@@ -168,7 +168,8 @@ class _Search:
     def _most(self, groups: int) -> float:
         """What so many groups are worth at most: all machines compute, and all links are busy."""
         weights = self.terms.weights
-        return weights.cpu + weights.net * weights.price * groups / self.machines
+        links = groups / sent_share(weights.own_part, self.machines / groups)  # counted as on very many machines
+        return weights.cpu + weights.net * weights.price * links / self.machines
 
     def _around(self, prefix: int) -> Grouping:
         """The best of some numbers of groups, by utilisation."""
@@ -195,6 +196,7 @@ class _Search:
     def _balanced(self, prefix: int) -> float:
         """The number of groups at which COMP and COMM of a prefix balance, with machines dealt equally."""
         comp, comm = float(self.jobs.comp[:prefix].sum()), float(self.jobs.comm[:prefix].sum())
+        comp += self.terms.weights.own_part * comm
         return self.machines * comm / comp if comp > 0 else float(self.machines)
 
     def _chosen(self, found: Iterable[Grouping]) -> Grouping:

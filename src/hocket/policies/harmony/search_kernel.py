@@ -12,6 +12,8 @@ from functools import lru_cache
 from math import log
 from typing import Any, NamedTuple
 
+from hocket.model.phases import LEAST_COMM
+
 _KEEP, _SWAP, _OVER, _BACK, _DROP_A, _DROP_B = 0, 1, 2, 3, 4, 5  # what may happen to a pair of groups
 _ALL_SPLITS = 12  # machines of a pair up to which every split is tried
 _PAIRS = 96  # of jobs that are tried for a swap between two groups
@@ -20,8 +22,9 @@ _SATISFIED = 0.99999  # utilisation at which a group looks for no partner
 _CLOSE = 0.999  # share of what two groups are worth at most; where there are many, those are left as they are
 _BETTER = 1e-9  # less is rounding
 _CALLEES_FIRST = (
-    "_slowed", "_worth", "value_of", "_link", "_unlink", "_longest_two", "_group_value", "_largest", "_side", "_most",
-    "_leaving", "_swapping", "_pair", "_apply", "_allot", "_deal", "_transfer", "_exchange", "climb", "group_jobs",
+    "_slowed", "_sent", "_worth", "value_of", "_link", "_unlink", "_longest_two", "_group_value", "_largest", "_side",
+    "_most", "_leaving", "_swapping", "_pair", "_apply", "_allot", "_deal", "_transfer", "_exchange", "climb",
+    "_give_up", "group_jobs",
 )  # fmt: skip
 _INLINED = ("_side", "_leaving", "_swapping")  # A call would cost more than what they do.
 
@@ -32,7 +35,7 @@ class Jobs(NamedTuple):
     """The jobs to be grouped."""
 
     comp: Array  # COMP of an iteration, in machine-seconds
-    comm: Array  # COMM of an iteration, in seconds
+    comm: Array  # COMM of an iteration on very many machines, in seconds
     least: Array  # machines it needs at least
 
 
@@ -44,6 +47,7 @@ class ResourceWeights(NamedTuple):
     link: float = 1.0  # share of a COMM in which it keeps the link busy: others use the rest
     price: float = 0.0  # machines that a busy link counts for; 0: as many as its group has (equation 4)
     barrier: float = 0.0  # a job waits for its slowest machine: so much longer, for each e-fold of machines
+    own_part: float = 0.0  # on m machines COMM takes 1 − own_part/m of what it would on very many
 
 
 class Groups(NamedTuple):
@@ -74,6 +78,7 @@ class PairSide(NamedTuple):
     fits: bool
     value: float
     slow: float  # what barriers on so many machines slow it down by
+    sent: float  # what COMM takes on so many, as a share of what it would on very many
 
 
 class PairChange(NamedTuple):
@@ -102,7 +107,7 @@ def compiled() -> Any:
 
 def value_of(sc: float, sn: float, longest: float, m: float, w: ResourceWeights) -> float:
     """Machines times utilisation of a group with these sums of COMP and COMM and this longest iteration."""
-    return _worth(sc, sn, longest, m, _slowed(m, w), w)
+    return _worth(sc, sn, longest, m, _slowed(m, w), _sent(m, w), w)
 
 
 def _slowed(m: float, w: ResourceWeights) -> float:
@@ -110,11 +115,19 @@ def _slowed(m: float, w: ResourceWeights) -> float:
     return 1.0 + w.barrier * log(m) if w.barrier > 0.0 else 1.0
 
 
-def _worth(sc: float, sn: float, longest: float, m: float, slow: float, w: ResourceWeights) -> float:
-    """The value of a group on so many machines, where what these slow it down by is known already."""
+def _sent(m: float, w: ResourceWeights) -> float:
+    """`sent_share` of `model/phases.py`, compiled."""
+    return max(LEAST_COMM, 1.0 - w.own_part / m)
+
+
+def _worth(sc: float, sn: float, longest: float, m: float, slow: float, sent: float, w: ResourceWeights) -> float:
+    """The value of a group on so many machines, where what these change is known already.
+
+    Work is counted as on very many machines: COMM that fewer do not need is as good as done.
+    """
     t = sc / m
-    if w.link * sn > t:
-        t = w.link * sn
+    if w.link * sn * sent > t:
+        t = w.link * sn * sent
     longest *= slow
     if longest > t:
         t = longest
@@ -150,12 +163,12 @@ def _unlink(j: int, jobs: Jobs, s: Groups) -> None:
     s.comm[g] -= jobs.comm[j]
 
 
-def _longest_two(g: int, m: float, jobs: Jobs, s: Groups) -> tuple[float, int, float]:
+def _longest_two(g: int, m: float, sent: float, jobs: Jobs, s: Groups) -> tuple[float, int, float]:
     """The longest iteration in a group, the job that has it, and the longest of the others."""
     one, longest_job, two = 0.0, -1, 0.0
     j = s.head[g]
     while j >= 0:
-        t = jobs.comp[j] / m + jobs.comm[j]
+        t = jobs.comp[j] / m + jobs.comm[j] * sent
         if t > one:
             two = one
             one = t
@@ -167,14 +180,14 @@ def _longest_two(g: int, m: float, jobs: Jobs, s: Groups) -> tuple[float, int, f
 
 
 def _group_value(g: int, m: int, jobs: Jobs, s: Groups, w: ResourceWeights) -> float:
-    sc, sn, longest = 0.0, 0.0, 0.0
+    sc, sn, longest, sent = 0.0, 0.0, 0.0, _sent(m, w)
     j = s.head[g]
     while j >= 0:
         if jobs.least[j] > m:
             return 0.0
         sc += jobs.comp[j]
         sn += jobs.comm[j]
-        t = jobs.comp[j] / m + jobs.comm[j]
+        t = jobs.comp[j] / m + jobs.comm[j] * sent
         if t > longest:
             longest = t
         j = s.after[j]
@@ -183,11 +196,11 @@ def _group_value(g: int, m: int, jobs: Jobs, s: Groups, w: ResourceWeights) -> f
 
 def _side(g: int, m: int, need: int, jobs: Jobs, s: Groups, w: ResourceWeights) -> PairSide:
     """A group as it would be on so many machines."""
-    longest, longest_job, next_longest = _longest_two(g, m, jobs, s)
+    slow, sent = _slowed(m, w), _sent(m, w)
+    longest, longest_job, next_longest = _longest_two(g, m, sent, jobs, s)
     fits = need <= m  # careful: a leaver with the largest need would loosen it
-    slow = _slowed(m, w)
-    value = _worth(s.comp[g], s.comm[g], longest, m, slow, w) if fits else 0.0
-    return PairSide(g, m, longest, longest_job, next_longest, fits, value, slow)
+    value = _worth(s.comp[g], s.comm[g], longest, m, slow, sent, w) if fits else 0.0
+    return PairSide(g, m, longest, longest_job, next_longest, fits, value, slow, sent)
 
 
 def _largest(g: int, jobs: Jobs, s: Groups) -> tuple[float, float, int]:
@@ -205,11 +218,12 @@ def _most(
 ) -> float:
     """What a group on so many machines is worth at most, when one leaves it or one comes, or both."""
     m, comp, comm = one.machines, s.comp[one.group], s.comm[one.group]
-    links = w.price if w.price > 0.0 else m
-    t = max((comp - out[0]) / m, w.link * (comm - out[1]), one.next_longest * one.slow)
+    links = w.price / one.sent if w.price > 0.0 else m  # of work as on very many machines, a busy one does more
+    t = max((comp - out[0]) / m, w.link * (comm - out[1]) * one.sent, one.next_longest * one.slow)
     if t <= 0.0:
         return w.cpu * m + w.net * links
-    most: float = w.cpu * min(m, (comp + new[0]) / t) + w.net * links * min(1.0, w.link * (comm + new[1]) / t)
+    use = min(1.0, w.link * (comm + new[1]) * one.sent / t)
+    most: float = w.cpu * min(m, (comp + new[0]) / t) + w.net * links * use
     return most
 
 
@@ -225,13 +239,16 @@ def _leaving(
     i = s.head[g]
     while i >= 0:
         rest = one.next_longest if i == one.longest_job else one.longest
-        left = _worth(s.comp[g] - jobs.comp[i], s.comm[g] - jobs.comm[i], rest, m, one.slow, w) if one.fits else 0.0
+        left = 0.0
+        if one.fits:
+            left = _worth(s.comp[g] - jobs.comp[i], s.comm[g] - jobs.comm[i], rest, m, one.slow, one.sent, w)
         a, b = (i, -1) if drop == _DROP_A else (-1, i)
         if drops and left + other.value - now > best.gain - _BETTER / 2:  # as good with fewer jobs is better
             best = PairChange(left + other.value - now + _BETTER, drop, a, b, ma)
         if other.fits and jobs.least[i] <= other.machines:
-            longest = max(other.longest, jobs.comp[i] / other.machines + jobs.comm[i])
-            joined = _worth(s.comp[h] + jobs.comp[i], s.comm[h] + jobs.comm[i], longest, other.machines, other.slow, w)
+            longest = max(other.longest, jobs.comp[i] / other.machines + jobs.comm[i] * other.sent)
+            comp, comm = s.comp[h] + jobs.comp[i], s.comm[h] + jobs.comm[i]
+            joined = _worth(comp, comm, longest, other.machines, other.slow, other.sent, w)
             if left + joined - now > best.gain:
                 best = PairChange(left + joined - now, over, a, b, ma)
         i = s.after[i]
@@ -252,23 +269,25 @@ def _swapping(
     if not (one.fits and other.fits):
         return best
     a, b, ma, mb = one.group, other.group, one.machines, other.machines
-    most_b = w.cpu * mb + w.net * (w.price if w.price > 0.0 else mb) + _BETTER  # nothing is busier than all the time
+    # Nothing is busier than all the time.
+    most_b = w.cpu * mb + w.net * (w.price / other.sent if w.price > 0.0 else mb) + _BETTER
     i = s.head[a]
     at = 0
     while i >= 0:
         if at % stride == 0 and jobs.least[i] <= mb:
             rest_a = one.next_longest if i == one.longest_job else one.longest
-            there = jobs.comp[i] / mb + jobs.comm[i]
+            there = jobs.comp[i] / mb + jobs.comm[i] * other.sent
             k = s.head[b]
             bt = 0
             while k >= 0:
                 if bt % stride == 0 and jobs.least[k] <= ma:
                     rest_b = other.next_longest if k == other.longest_job else other.longest
                     comp, comm = jobs.comp[k] - jobs.comp[i], jobs.comm[k] - jobs.comm[i]
-                    longest = max(rest_a, jobs.comp[k] / ma + jobs.comm[k])
-                    gain = _worth(s.comp[a] + comp, s.comm[a] + comm, longest, ma, one.slow, w) - now
+                    longest = max(rest_a, jobs.comp[k] / ma + jobs.comm[k] * one.sent)
+                    gain = _worth(s.comp[a] + comp, s.comm[a] + comm, longest, ma, one.slow, one.sent, w) - now
                     if gain + most_b > best.gain:
-                        gain += _worth(s.comp[b] - comp, s.comm[b] - comm, max(rest_b, there), mb, other.slow, w)
+                        longest = max(rest_b, there)
+                        gain += _worth(s.comp[b] - comp, s.comm[b] - comm, longest, mb, other.slow, other.sent, w)
                         if gain > best.gain:
                             best = PairChange(gain, _SWAP, i, k, ma)
                 bt += 1
@@ -283,7 +302,7 @@ def _pair(a: int, b: int, jobs: Jobs, s: Groups, w: ResourceWeights, drops: bool
     total = s.machines[a] + s.machines[b]
     now = s.value[a] + s.value[b]
     best = PairChange(_BETTER, -1, -1, -1, s.machines[a])
-    if not drops and w.price > 0.0 and now >= _CLOSE * (w.cpu * total + 2.0 * w.net * w.price):
+    if not drops and w.price > 0.0 and now >= _CLOSE * (w.cpu * total + 2.0 * w.net * w.price / _sent(1.0, w)):
         return best
     if total <= _ALL_SPLITS:
         low, high = 1, total - 1
@@ -307,8 +326,9 @@ def _pair(a: int, b: int, jobs: Jobs, s: Groups, w: ResourceWeights, drops: bool
         best = _leaving(other, one, _DROP_B, _BACK, now, best, jobs, s, w, drops)
     if s.count[a] == 1:  # Its only job may join the other, which then has the machines of both.
         i = s.head[a]
-        longest, _job, _two = _longest_two(b, total, jobs, s)
-        longest = max(longest, jobs.comp[i] / total + jobs.comm[i])
+        sent = _sent(total, w)
+        longest, _job, _two = _longest_two(b, total, sent, jobs, s)
+        longest = max(longest, jobs.comp[i] / total + jobs.comm[i] * sent)
         gain = value_of(s.comp[b] + jobs.comp[i], s.comm[b] + jobs.comm[i], longest, total, w) - now
         if max(jobs.least[i], in_b[2]) <= total and gain > best.gain:
             best = PairChange(gain, _OVER, i, -1, 0)
@@ -362,7 +382,7 @@ def _deal(jobs: Jobs, order: Array, groups: int, machines: int, band: int, s: Gr
         at = end
 
 
-def _allot(groups: int, machines: int, jobs: Jobs, s: Groups) -> bool:
+def _allot(groups: int, machines: int, jobs: Jobs, s: Groups, w: ResourceWeights) -> bool:
     """Machines by where COMP and COMM balance, as whole numbers; False if the groups need more than there are."""
     need = 0
     ideal = s.comp[:groups] * 0.0
@@ -372,8 +392,8 @@ def _allot(groups: int, machines: int, jobs: Jobs, s: Groups) -> bool:
         need += s.machines[g]
         # A group with next to no COMM would take all; it is capped at twice its share of all COMP.
         ideal[g] = 2.0 * machines * s.comp[g] / all_comp
-        if s.comm[g] > 0 and s.comp[g] / s.comm[g] < ideal[g]:
-            ideal[g] = s.comp[g] / s.comm[g]
+        if s.comm[g] > 0 and s.comp[g] / s.comm[g] + w.own_part < ideal[g]:
+            ideal[g] = s.comp[g] / s.comm[g] + w.own_part
     if need > machines:
         return False
     left = machines - need
@@ -438,8 +458,8 @@ def _transfer(groups: int, sweeps: int, jobs: Jobs, s: Groups, w: ResourceWeight
 def _exchange(g: int, jobs: Jobs, s: Groups, w: ResourceWeights) -> bool:
     """Make the best change of a group with waiting jobs: one leaves, one joins, or both; False if none helps."""
     m = s.machines[g]
-    slow = _slowed(m, w)
-    one, longest_job, two = _longest_two(g, m, jobs, s)
+    slow, sent = _slowed(m, w), _sent(m, w)
+    one, longest_job, two = _longest_two(g, m, sent, jobs, s)
     best, goes, comes = _BETTER, -1, -1
     cramped = 0  # jobs that need more machines than the group has
     i = s.head[g]
@@ -459,13 +479,13 @@ def _exchange(g: int, jobs: Jobs, s: Groups, w: ResourceWeights) -> bool:
         if leaver >= 0:
             comp, comm, rest = comp - jobs.comp[leaver], comm - jobs.comm[leaver], two if leaver == longest_job else one
             if s.count[g] > 1:
-                gain = _worth(comp, comm, rest, m, slow, w) - s.value[g]
+                gain = _worth(comp, comm, rest, m, slow, sent, w) - s.value[g]
                 if gain > best - _BETTER * 1.5:  # as good with fewer jobs is better
                     best, goes, comes = gain + _BETTER, leaver, -1
         for j in range(len(jobs.comp)):
             if s.group[j] < 0 and jobs.least[j] <= m:
-                longest = max(rest, jobs.comp[j] / m + jobs.comm[j])
-                gain = _worth(comp + jobs.comp[j], comm + jobs.comm[j], longest, m, slow, w) - s.value[g]
+                longest = max(rest, jobs.comp[j] / m + jobs.comm[j] * sent)
+                gain = _worth(comp + jobs.comp[j], comm + jobs.comm[j], longest, m, slow, sent, w) - s.value[g]
                 if gain > best:
                     best, goes, comes = gain, leaver, j
         if i < 0:
@@ -549,6 +569,17 @@ def climb(
             return
 
 
+def _give_up(groups: int, jobs: Jobs, s: Groups, w: ResourceWeights) -> None:
+    """Groups give up machines without which they get as much done: then there is less to send."""
+    for g in range(groups):
+        while s.machines[g] > 1:
+            value = _group_value(g, s.machines[g] - 1, jobs, s, w)
+            if value < s.value[g]:
+                break
+            s.machines[g] -= 1
+            s.value[g] = value
+
+
 def group_jobs(
     jobs: Jobs, order: Array, groups: int, machines: int, rounds: int, near: int, enough: float, drops: bool,
     s: Groups, w: ResourceWeights,
@@ -565,11 +596,13 @@ def group_jobs(
     s.asked[:] = -1
     s.looked_at[:] = -1
     _deal(jobs, order, groups, machines, _BAND, s)
-    if not _allot(groups, machines, jobs, s):
+    if not _allot(groups, machines, jobs, s, w):
         return -1.0
     for g in range(groups):
         s.value[g] = _group_value(g, s.machines[g], jobs, s, w)
     _transfer(groups, 4, jobs, s, w)
     climb(groups, rounds, near, enough, jobs, s, w, drops)
+    if w.own_part > 0.0:
+        _give_up(groups, jobs, s, w)
     total: float = s.value[:groups].sum()
     return total

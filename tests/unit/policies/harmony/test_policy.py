@@ -159,6 +159,22 @@ def test_no_profiled_job_joins_or_waits_while_a_group_cannot_be_changed_as_a_job
     assert h.snapshot.jobs["net3"].memo is not None
 
 
+@pytest.mark.parametrize(("variant", "starts"), [("best", True), ("paper", False)])
+def test_a_job_that_waits_is_taken_in_when_another_needs_less_than_was_believed(variant, starts):
+    h = harness(4, variant=variant)
+    h.tell(told("cpu", 40.0, 2.0), told("net", 8.0, 10.0))
+    h.settle()
+    h.tell(replace(told("more", 4.0, 6.0), at_s=1.0), at_s=1.0)
+    h.settle()
+    assert not h.snapshot.jobs["more"].partitions
+    h.tell(PhasesObserved(10.0, "net", 4, 2.0, 4.0, 3))  # It was measured when others were in its way.
+    h.settle()
+    assert bool(h.snapshot.jobs["more"].partitions) is starts
+    if starts:
+        assert list(groups(h).values()) == [{"cpu", "net", "more"}]
+        assert h.snapshot.jobs["net"].memo[1] == 4.0
+
+
 def test_memory_that_fits_no_machine_is_refused_with_sizes():
     huge = phased("huge", mem_mib=64_000.0)
     reason = refusal({}, huge, Capacity.of(machines(4)))

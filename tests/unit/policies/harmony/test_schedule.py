@@ -1,6 +1,7 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from hocket.model.phases import Profile
 from hocket.policies.harmony import search_kernel
@@ -112,6 +113,29 @@ def test_barriers_keep_a_job_that_only_communicates_off_machines_that_others_use
     machines = dict(zip(found.groups, found.machines, strict=True))
     assert machines[(0,)] == 1
     assert machines[(1,)] == 19
+
+
+BY_WORK = Terms(ResourceWeights(0.6, 0.4, price=4.0, own_part=1.0))
+
+
+def test_groupings_are_near_the_best_where_machines_keep_a_part_of_the_model():
+    dice, ours = random.Random(6), []
+    for _ in range(60):
+        jobs, machines = some_jobs(dice, dice.randint(3, 6)), dice.randint(3, 6)
+        jobs = [replace(j, own_part=1.0) for j in jobs]
+        best, found = exhaustive(jobs, machines, BY_WORK), schedule(jobs, machines, BY_WORK)
+        assert found.use == pytest.approx(use_of(jobs, found, machines, BY_WORK.weights))
+        ours.append(found.use / best.use)
+    assert sum(ours) / len(ours) >= 0.99
+    assert min(ours) >= 0.9
+    assert max(ours) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize(("comp_s", "on"), [(1.0, 2), (4.0, 2), (16.0, 4), (100.0, 8)])
+def test_a_job_has_no_machines_that_make_it_slower(comp_s, on):
+    """On m of them it takes comp_s/m + 2·(1 − 1/m): the more it computes, the more it can use."""
+    found = schedule([Profile(comp_s, 2.0, own_part=1.0)], on, BY_WORK, least=[2])
+    assert found.machines == (on if comp_s > 2.0 else 2,)
 
 
 def test_the_exhaustive_search_refuses_what_would_take_for_ever():
