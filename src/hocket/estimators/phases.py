@@ -1,6 +1,6 @@
 """The length of a job's phases: moving averages of measurements, for each number of machines.
 
-What is far from the average starts it anew: as a rule, the job was measured before while others started beside it.
+Other work on the same machines only makes phases longer: what is much shorter than the average starts it anew.
 `model/phases.py` computes from the averages how a group of jobs alternates.
 """
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hocket.model.curve import Beliefs, Curve, Point
 from hocket.model.event import PhasesObserved
-from hocket.model.phases import differs, is_far, profile_of
+from hocket.model.phases import is_much_shorter, needs_less, profile_of
 
 _FORGETS = 0.2  # the weight of a new observation among many
 _UNLIKELY = 3.0  # deviations from the average
@@ -32,9 +32,9 @@ def observe(beliefs: Beliefs, seen: PhasesObserved) -> Beliefs:
 
 
 def is_news(before: Beliefs, after: Beliefs) -> bool:
-    """Did an observation tell of phases that were not known, or believed to be something else?"""
+    """Did an observation tell of phases that were not known, or believed to be much longer?"""
     old, new = profile_of(before), profile_of(after)
-    return old is None or (new is not None and differs(old, new))
+    return old is None or (new is not None and needs_less(new, old))
 
 
 def _averaged(curve: Curve | None, machines: int, seen_s: float, iterations: int) -> Curve:
@@ -45,7 +45,7 @@ def _averaged(curve: Curve | None, machines: int, seen_s: float, iterations: int
     else:
         weight = max(iterations / (old.seen + iterations), _FORGETS)
         off = seen_s - old.mean
-        if is_far(seen_s, old.mean) and abs(off) > _UNLIKELY * old.sd:
+        if is_much_shorter(seen_s, old.mean) and abs(off) > _UNLIKELY * old.sd:
             new = Point(old.x, seen_s, abs(off) / 2, iterations)  # It is to be seen whether it stays so.
         else:
             sd = sqrt((1 - weight) * (old.sd**2 + weight * off * off))

@@ -20,7 +20,7 @@ _WARM_UP = 3  # iterations of each job before a round is measured
 _FORESEEN = 3 * 20  # phases of each job that are foreseen
 # Of the time of the primary COMM: a second one that takes at most so long need not give way (`phase_token_rules.py`).
 SHORT_COMM = 0.25
-_FAR = 0.25  # two measurements that differ by a larger share of the first are not of the same
+_SHORTER = 0.75  # times what was believed: when that was measured, other work was in the way
 LEAST_COMM = 0.05  # of what it takes on very many machines: on one, it is copied all the same
 
 
@@ -195,14 +195,14 @@ def _scale(machines: float, own_part: float | None) -> float:
     return machines if own_part is None else 1.0 / sent_share(own_part, machines)
 
 
-def is_far(now: float, before: float) -> bool:
-    """Are both times too different to be measurements of the same?"""
-    return abs(now - before) > _FAR * before
+def is_much_shorter(now: float, before: float) -> bool:
+    """Is a time too short to be a measurement of the same as before?"""
+    return now < _SHORTER * before
 
 
-def differs(old: Profile, new: Profile) -> bool:
-    """Is one of its phases another now?"""
-    return is_far(new.comp_machine_s, old.comp_machine_s) or is_far(new.comm_s, old.comm_s)
+def needs_less(new: Profile, old: Profile) -> bool:
+    """Does a job need much less of a resource than was believed?"""
+    return is_much_shorter(new.comp_machine_s, old.comp_machine_s) or is_much_shorter(new.comm_s, old.comm_s)
 
 
 def unsound(beliefs: Beliefs) -> str:

@@ -28,8 +28,8 @@ class Wake(Struct, frozen=True, gc=False):
     """When to ask the policy next: as soon as one of these happens.
 
     It is also asked, whatever these say, for its first plan, when a review is due, a job fails, a node joins or is
-    lost, a job's phases are measured for the first time or have changed, an owner's weight or quota is set, or a
-    policy is set.
+    lost, a job's phases are measured for the first time or found to be shorter, an owner's weight or quota is set, or
+    a policy is set.
     """
 
     arrival: bool = True  # ask when a job is submitted

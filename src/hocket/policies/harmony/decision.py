@@ -44,7 +44,7 @@ class Decision:
         self.declined: list[JobView] = []  # wait, profiled: no group gained by them
         self.others = False  # jobs that cannot share a group wait
         self.profiling: list[JobView] = []  # in a group, and not settled
-        self.outdated: list[JobView] = []  # settled by a profile that is another now
+        self.outdated: list[JobView] = []  # settled by a profile that was too high
         self._formed: dict[str, tuple[JobView, ...]] = {}  # tenants of the groups that this decision formed
         self._profiles: dict[str, Profile | None] = {}
         # Groups that have to stay as they are for now are not seen: is none of them one in which a job is profiled?

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hocket.model.partition import Partition, Sharing
-from hocket.model.phases import Profile, differs, profile_of, sent_share
+from hocket.model.phases import Profile, needs_less, profile_of, sent_share
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.harmony.search_kernel import ResourceWeights, value_of
@@ -28,9 +28,9 @@ def profile_in(view: JobView, least: int, knows_own_part: bool) -> Profile | Non
 
 
 def is_outdated(view: JobView, knows_own_part: bool) -> bool:
-    """Is the profile of a settled job not the one by which it was settled?"""
+    """Does a settled job need much less than when it was settled?"""
     profile = profile_in(view, 1, knows_own_part)
-    return profile is not None and differs(Profile(view.memo[0], view.memo[1]), profile)
+    return profile is not None and needs_less(profile, Profile(view.memo[0], view.memo[1]))
 
 
 class JobGroup(Struct, frozen=True):

@@ -87,8 +87,8 @@ class Harmony(Params, frozen=True):
 
 
 def rank(view: JobView, _now_s: float, params: Harmony) -> tuple[int]:
-    """Parameter-server jobs that are not settled in a group by the profile that they have, then those that are or were
-    declined; then all others."""
+    """Parameter-server jobs that are not settled in a group, or by a profile that was too high, then those that are
+    settled or were declined; then all others."""
     if view.job.kind is not Kind.PARAMETER_SERVER:
         return (2,)
     if view.memo is None:
@@ -134,11 +134,11 @@ def _start_other_jobs(decision: Decision) -> None:
             draft.pass_over(view)
 
 
-# -- case 0: a profile was wrong, or has changed ----------------------------------------------------------------------
+# -- case 0: a profile was too high --------------------------------------------------------------------------------
 
 
 def _review_outdated(decision: Decision) -> None:
-    """Groups with a job whose phases are others than it was placed by: they may have room for a job that waits."""
+    """Groups with a job that needs less than was believed when it was placed: there may be room for one that waits."""
     outdated = {v.partitions[0] for v in decision.outdated}
     groups = [g for g in decision.groups.values() if g.id in outdated and not g.is_changed]  # Those are repaired.
     for group in groups:

@@ -24,7 +24,6 @@ from hocket.runtimes.paramserver.checkpoint import (
     packed_states,
     unpacked_states,
 )  # fmt: skip
-from hocket.runtimes.paramserver.comm_demand import CommDemand
 from hocket.runtimes.paramserver.comm_of_all_hosts import comm_of_all_hosts
 from hocket.runtimes.paramserver.file_blocks import FileBlocks
 from hocket.runtimes.paramserver.host_blocks import (
@@ -43,6 +42,7 @@ from hocket.runtimes.paramserver.host_server import ShardServer
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables, default_workers
 from hocket.runtimes.paramserver.model_memory import ModelMemory
 from hocket.runtimes.paramserver.model_shard import ModelShard, Update
+from hocket.runtimes.paramserver.phase_demand import CommDemand, CompDemand
 from hocket.runtimes.paramserver.phase_tokens import tokens_offered
 from hocket.runtimes.paramserver.phase_turns import NoTurns, PhaseTurns
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout, Plan, plan_of
@@ -163,7 +163,7 @@ class _Run:
         self.iteration = 0
         self.objective: float | None = None
         self.times = PhaseTimes()
-        self.pull_demand, self.push_demand = CommDemand(), CommDemand()
+        self.pull_demand, self.comp_demand, self.push_demand = CommDemand(), CompDemand(), CommDemand()
         self.sent_s: float | None = 0.0  # for so long something was on its way to other hosts
         self.checkpoints = CheckpointFolder(folder) if folder is not None else None
         self.saved_iteration = -1  # the last that is in a checkpoint
@@ -368,11 +368,9 @@ class _Run:
         mine, number = self._own_of(batch), self.iteration
         pull_s = self._pull(f"pulling {number}", mine, ("compute", batch), self.needs)
         alone_pull_s = self.pull_demand.needed_s(self.model.moved_bytes, pull_s)
-        with self.turns.comp():
-            began_s = _clock_s()
+        with self.turns.comp(), self.comp_demand.measure() as comp:
             take = self.model.take_only if len(mine) == 1 else self.model.add
             self.blocks.each(self.pool, mine, self._computed, take)
-            comp_s = _clock_s() - began_s
         if within := (number + 1) % len(self.batches):
             self.blocks.expect(self._own_of(self.batches[within]))
         with comm_of_all_hosts(self.group, self.turns, f"computed {number}") as turn:
@@ -381,7 +379,8 @@ class _Run:
             self.shard.wait_for_pushes(self.group.is_broken)
         alone_push_s = self.push_demand.needed_s(self.model.moved_bytes, push_s)
         apply_s = self._apply(own)
-        return PhaseTimes(pull_s, comp_s, push_s + apply_s), PhaseTimes(alone_pull_s, comp_s, alone_push_s + apply_s)
+        took = PhaseTimes(pull_s, comp.took_s, push_s + apply_s)
+        return took, PhaseTimes(alone_pull_s, comp.needed_s, alone_push_s + apply_s)
 
     def _pull(self, point: str, mine: list[int], key: object, needs: Mapping[int, Mapping[str, Array | None]]) -> float:
         if key not in self.plans:

@@ -46,8 +46,8 @@ def test_the_phases_of_a_run_are_in_the_jobs_beliefs_and_a_report_that_comes_twi
     beliefs = world.engine.snapshot.jobs["a"].beliefs
     assert beliefs.comp_s.points == (Point(1.0, 2.0, 0.0, 3),)
     assert beliefs.comm_s.points == (Point(1.0, 0.5, 0.0, 3),)
-    world.engine.executor.report([report(order.run, iteration=9, comp_s=2.2)], NODE.id).result(60.0)
-    assert world.engine.snapshot.jobs["a"].beliefs.comp_s.points[0].mean == pytest.approx(2.1)
+    world.engine.executor.report([report(order.run, iteration=9, comp_s=4.0)], NODE.id).result(60.0)
+    assert world.engine.snapshot.jobs["a"].beliefs.comp_s.points[0].mean == 3.0
 
 
 def test_other_jobs_are_not_offered_tokens(world):

@@ -27,7 +27,7 @@ from tests.unit.runtimes.paramserver.least_squares import (
 )
 from tests.unit.runtimes.paramserver.test_training import LeaveAfter, trained
 
-from hocket.runtimes.paramserver import host_parts, phase_turns, training
+from hocket.runtimes.paramserver import host_parts, phase_demand, phase_turns, training
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock, TrainingError
 from hocket.runtimes.paramserver.generators import generate
 from hocket.runtimes.paramserver.host_group import HostGroup
@@ -247,7 +247,7 @@ def test_what_hosts_need_to_meet_is_what_the_last_of_them_waited() -> None:
 
 def test_waiting_for_a_job_that_goes_first_does_not_count_as_communication(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = {"s": 0.0}  # It goes on only while a turn waits.
-    for module in (training, phase_turns):
+    for module in (training, phase_demand, phase_turns):
         monkeypatch.setattr(module, "_clock_s", lambda: clock["s"])
     told: list[tuple[float, ...]] = []
 
