@@ -47,8 +47,8 @@ class Decision:
         self.outdated: list[JobView] = []  # settled by a profile that was too high
         self._formed: dict[str, tuple[JobView, ...]] = {}  # tenants of the groups that this decision formed
         self._profiles: dict[str, Profile | None] = {}
-        # Groups that have to stay as they are for now are not seen: is none of them one in which a job is profiled?
-        self.knows_all_groups = snapshot is everything or not self._is_profiling_hidden(everything)
+        # Groups that have to stay as they are for now are not seen: was each of them formed by profiles?
+        self.knows_all_groups = snapshot is everything or not self._are_unsettled_hidden(everything)
         self._read_queues()
         self.terms = Terms(params.weights, params.fewer)
         if params.variant != "paper" and params.objective == "work":
@@ -121,11 +121,11 @@ class Decision:
     def _is_unprofiled(self, view: JobView) -> bool:
         return self.profile(view) is None and not unsound(view.beliefs)
 
-    def _is_profiling_hidden(self, everything: Snapshot) -> bool:
-        """Is a job yet to be profiled in a group that has to stay as it is, as some state there is not saved yet?"""
+    def _are_unsettled_hidden(self, everything: Snapshot) -> bool:
+        """Is a job that was never settled in a group that has to stay, as some state there is not saved yet?"""
         hidden = [p for pid, p in everything.partitions.items() if pid not in self.snapshot.partitions]
         tenants = (everything.jobs[t.job] for p in hidden if p.sharing is Sharing.INTERLEAVED for t in p.tenants)
-        return any(self._is_unprofiled(view) for view in tenants)
+        return any(view.memo is None and not unsound(view.beliefs) for view in tenants)
 
     def is_overdue(self, view: JobView) -> bool:
         """Has the job waited for `patience_s`?"""

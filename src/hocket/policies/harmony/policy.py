@@ -10,7 +10,7 @@ a decision knows and writes down is in `decision.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -143,8 +143,8 @@ def _review_outdated(decision: Decision) -> None:
     groups = [g for g in decision.groups.values() if g.id in outdated and not g.is_changed]  # Those are repaired.
     for group in groups:
         decision.form(group.id, decision.nodes(group.id), decision.tenants(group.id), CONTINUES)
-    if groups and decision.declined:
-        _regroup(decision, [decision.groups[g.id] for g in groups])
+    for view in decision.profiled_and_waiting() if groups else ():
+        _join_where_it_helps(decision, view, [decision.groups[g.id] for g in groups], decision.params.regroup_gain)
 
 
 # -- case 1: a job has been profiled ------------------------------------------------------------------------------
@@ -176,22 +176,28 @@ def _place_profiled_jobs(decision: Decision) -> None:
 
 def _join(decision: Decision, view: JobView) -> None:
     """Add the job to the group whose utilisation it raises most; it waits if it raises none."""
+    if not _join_where_it_helps(decision, view, decision.groups.values(), decision.params.join_gain):
+        decision.decline(view, "waits: it would raise the utilisation of no group")
+
+
+def _join_where_it_helps(decision: Decision, view: JobView, groups: Iterable[JobGroup], least_gain: float) -> bool:
+    """Add the job to that of these groups in which it gets most more done; False if in none it is such a share more."""
     profile, weights = decision.profile(view), decision.terms.weights
     assert profile is not None
     gains = [
         (g.with_job(profile).value(weights) - g.value(weights) - decision.move_costs(view, g), -g.number, g)
-        for g in decision.groups.values()
+        for g in groups
         if g.machines >= view.job.sizes[0]
     ]
     gains.sort(key=lambda x: x[:2], reverse=True)
     for gain, _number, group in gains[:_TRIES]:
         if gain <= _NO_GAIN:
             break
-        if group.settled_jobs and gain < decision.params.join_gain * group.machines:
+        if group.settled_jobs and gain < least_gain * group.machines:
             continue  # It would slow the others down for next to nothing.
         if decision.add_to(group, [view], f"joins {group.id}"):
-            return
-    decision.decline(view, "waits: it would raise the utilisation of no group")
+            return True
+    return False
 
 
 # -- case 2: a job has left its group -----------------------------------------------------------------------------
