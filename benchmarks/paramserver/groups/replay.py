@@ -37,6 +37,7 @@ from hocket.reports.account import account
 from hocket.workloads.truth import Submission, Truth, Workload
 
 _REFERENCE = SIZES[0]  # hosts to which the simulated jobs' phases refer
+_TRUTH = Truth(1.0, _REFERENCE, comm_s=1.0, own_part=1.0)  # of what all of them do: models are divided among hosts
 
 
 class PlayedGroup(Struct, frozen=True):
@@ -128,7 +129,8 @@ def play_group(group: RecordedGroup) -> Played:
 
 
 def _phases(cycles: Sequence[Cycle]) -> dict[str, tuple[float, float]]:
-    """By job: COMP on one host, and COMM with what hosts need to meet: whole runs are simulated without a third."""
+    """By job: COMP on one host, and COMM on as many as it has at least, with what hosts need to meet: whole runs are
+    simulated without a third."""
     found: dict[str, list[PhasesObserved]] = {}
     for cycle in cycles:
         for event in cycle.events:
@@ -138,7 +140,8 @@ def _phases(cycles: Sequence[Cycle]) -> dict[str, tuple[float, float]]:
     for job, seen in found.items():
         count = sum(s.iterations for s in seen)
         comp_s = sum(s.comp_s * s.slowest * s.machines * s.iterations for s in seen) / count
-        means[job] = comp_s, sum((s.comm_s * s.slowest + s.meeting_s) * s.iterations for s in seen) / count
+        comms = (s.comm_s * s.slowest * _TRUTH.comm_on(_REFERENCE) / _TRUTH.comm_on(s.machines) for s in seen)
+        means[job] = comp_s, sum((c + s.meeting_s) * s.iterations for c, s in zip(comms, seen, strict=True)) / count
     return means
 
 
@@ -153,7 +156,7 @@ def _simulated(name: str, run: PolicyRun, phases: dict[str, tuple[float, float]]
         start_s = max(0.0, times[job].first_iteration_s - times[job].started_s - comp_s - comm_s)
         truth = Truth(
             iterations[job] * (comp_s + comm_s), _REFERENCE, comp_s=comp_s, comm_s=comm_s, epochs=iterations[job],
-            costs=Costs(start_s=start_s), short_comm=SHORT_COMM,
+            costs=Costs(start_s=start_s), short_comm=SHORT_COMM, own_part=_TRUTH.own_part,
         )  # fmt: skip
         demand = Demand(cores=run.shape.cores, mem_mib=350.0, net_mbps=run.mbit)
         submissions.append(Submission(0.0, Job(job, "", Kind.PARAMETER_SERVER, demand=demand, sizes=SIZES), truth))

@@ -15,6 +15,7 @@ from hocket.model.event import (
     PolicySet,
 )
 from hocket.model.job import Job, Owner
+from hocket.model.phases import sent_share
 from hocket.model.resources import Node
 from hocket.model.view import NO_COSTS, Costs
 
@@ -32,6 +33,7 @@ class Truth(Struct, frozen=True, gc=False):
     spread: float = 1.0  # speed when its replicas span nodes, relative to one node
     comp_s: float = 1.0  # seconds of one iteration alone: computing …
     comm_s: float = 0.0  # … and communicating
+    own_part: float = 0.0  # of m machines each keeps the mth part of the model, 1: and need not send it; 0: sends all
     epochs: int = 0  # how many there are in `run_s`; 0: it reports none
     metric: str = ""  # name of the metric that it reports; empty: none
     quality: Curve | None = None  # epoch → metric
@@ -47,6 +49,12 @@ class Truth(Struct, frozen=True, gc=False):
     loss: Curve | None = None  # epoch → loss, reported beside the metric
     gpu_use: float = 1.0  # used share of the GPU time that it requests; reported after its first epoch
     also: dict[str, Curve] = {}  # epoch → further metrics that it reports, by name
+
+    def comm_on(self, machines: int) -> float:
+        """Seconds of COMM of an iteration alone, on so many machines."""
+        if not self.own_part:
+            return self.comm_s
+        return self.comm_s * sent_share(self.own_part, machines) / sent_share(self.own_part, self.reference_size)
 
     def metrics_at(self, epoch: float) -> dict[str, float]:
         """The metrics that it reports at the end of an epoch."""

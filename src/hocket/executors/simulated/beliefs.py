@@ -64,6 +64,7 @@ def beliefs_of(submission: Submission, mode: BeliefMode, seed: int) -> Beliefs:
         known,
         comp_s=Curve((Point(machines, truth.comp_s * comp_off, truth.comp_s * mode.error),)),
         comm_s=Curve((Point(machines, truth.comm_s * comm_off, truth.comm_s * mode.error),)),
+        own_part=truth.own_part,
     )
 
 

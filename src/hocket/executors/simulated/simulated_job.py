@@ -90,7 +90,10 @@ class SimulatedJob:
         """What was measured of its phases, as tenant `me` of those played; COMP and COMM err by these factors."""
         comp_s, comm_s = played.comp_s[me] * off[0], played.comm_s[me] * off[1]
         machines, slowest = sum(1 for n in self.tenancies[""][0].replicas if n), played.slowest[me]
-        return PhasesObserved(now_s, self.job.id, machines, comp_s, comm_s, OBSERVED_ITERATIONS, slowest, LINK_BUSY)
+        return PhasesObserved(
+            now_s, self.job.id, machines, comp_s, comm_s, OBSERVED_ITERATIONS, slowest, LINK_BUSY,
+            own_part=self.truth.own_part,
+        )  # fmt: skip
 
     def lose_work(self) -> None:
         """It broke: what it had not saved is to be done again."""

@@ -31,7 +31,7 @@ class Companion(Struct, frozen=True, gc=False):
 
 
 def phases_of(truth: Truth, holding: Holding, kind: str) -> tuple[float, float]:
-    """COMP and COMM of one iteration alone. Without a curve of its own, COMP is shared by all replicas, COMM is not."""
+    """COMP and COMM of one iteration alone. Without a curve of its own, COMP is shared by all replicas."""
     size = holding.size
     if truth.speed is not None or not truth.comm_s:
         if size == truth.reference_size:
@@ -42,7 +42,7 @@ def phases_of(truth: Truth, holding: Holding, kind: str) -> tuple[float, float]:
             speed = size / truth.reference_size
         comp_s, comm_s = truth.comp_s / speed, truth.comm_s / speed
     else:
-        comp_s, comm_s = truth.comp_s * truth.reference_size / size, truth.comm_s
+        comp_s, comm_s = truth.comp_s * truth.reference_size / size, truth.comm_on(size)
     factor = truth.kinds.get(kind, 1.0) if truth.kinds else 1.0
     if len(holding.slices) > 1:
         factor *= truth.spread
@@ -58,7 +58,7 @@ def own_speed(truth: Truth, holding: Holding, kind: str) -> float:
         speed = truth.speed.at(size).mean
     elif truth.comm_s:
         comp_s = truth.comp_s * truth.reference_size / size
-        speed = (truth.comp_s + truth.comm_s) / (comp_s + truth.comm_s)
+        speed = (truth.comp_s + truth.comm_s) / (comp_s + truth.comm_on(size))
     else:
         speed = size / truth.reference_size
     if truth.kinds:
