@@ -18,11 +18,12 @@ from hocket.control.ports import Cycle
 from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted, ProgressReported
 from hocket.testing.hosts.launcher import Hosts
 
-# By the name of a column: options of `hocket up`. Jobs need two hosts at least, so they are profiled on two.
+# By the name of a column: options of `hocket up`. Jobs need two hosts at least, so they are profiled on two; they last
+# a minute or two, so what a regrouping costs has to be gained within a minute.
 POLICIES = {
     "isolated": ("--policy", "isolated"),
     "naive": ("--policy", "naive", "--param", "machines=2"),
-    "harmony": ("--policy", "harmony", "--param", "profile_machines=2"),
+    "harmony": ("--policy", "harmony", "--param", "profile_machines=2", "--param", "horizon_s=60"),
 }
 _SAMPLE_S = 0.5
 _LOOK_S = 0.5

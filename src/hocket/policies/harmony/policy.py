@@ -144,7 +144,8 @@ def _review_outdated(decision: Decision) -> None:
     for group in groups:
         decision.form(group.id, decision.nodes(group.id), decision.tenants(group.id), CONTINUES)
     for view in decision.profiled_and_waiting() if groups else ():
-        _join_where_it_helps(decision, view, [decision.groups[g.id] for g in groups], decision.params.regroup_gain)
+        present = [decision.groups[g.id] for g in groups if g.id in decision.groups]
+        _join_where_it_helps(decision, view, present, decision.params.regroup_gain)
 
 
 # -- case 1: a job has been profiled ------------------------------------------------------------------------------
