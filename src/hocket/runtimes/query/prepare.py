@@ -2,8 +2,12 @@
 
 A copy of a table is one table for each batch, sorted by unit and key. One table with a range of units for each batch
 would be as quick to read, but DuckDB would guess how many rows a range has, and join in the wrong order. A table that
-is split by several keys is copied for each of them. For other programs that open the file, tables have their own names:
-views over the parts of the first copy.
+is split by several keys is copied for each of them.
+
+Tables have their own names too, for queries that read them whole and for other programs that open the file. A small one
+is there once more, as it is: a view over six parts takes DuckDB longer to plan, its scan is not told which keys the
+other side of a join has, and aggregates over it take more memory. A large one is a view over the parts of its first
+copy.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ from hocket.runtimes.query.statement import QueryError, read_statement
 
 _SORTED_AT_ONCE = 8_000_000  # rows; more would be sorted on disk
 _FEW_ROWS = 20_000  # a table that is read whole in no time is not laid out
+_READ_WHOLE = 0.2  # of the rows of the largest table: tables of up to so many are kept as they are, too
 _NEARLY_ALL = 0.75  # of the rows have a value of their own: counts of values are off by up to a fifth
 _KEY_KINDS = ("BIGINT", "HUGEINT", "UBIGINT", "UUID")
 # A query keeps whole blocks in memory. DuckDB's of 256 KiB each hold ends of several columns here, others that are not
@@ -181,14 +186,18 @@ def _require_writable(data: DuckdbData, out: Path, at: Path) -> None:
 
 
 def _copies(data: DuckdbData, keys: Iterable[LayoutKey]) -> list[LayoutKey]:
-    """Every table, for each of its keys."""
+    """Every table, for each of its keys; before these, small ones as they are."""
     by_table: dict[str, dict[str, None]] = {table: {} for table in data.schema}
     for key in keys:
         by_table[key.table][key.column] = None
+    small = _READ_WHOLE * max(data.rows(table) for table in by_table)
     return [
         LayoutKey(table, column)
         for table, columns in by_table.items()
-        for column in columns or ([ROWS] if data.rows(table) >= _FEW_ROWS else [""])
+        for column in (
+            *([""] if data.rows(table) <= max(small, _FEW_ROWS - 1) else []),
+            *(columns or ([ROWS] if data.rows(table) >= _FEW_ROWS else [])),
+        )
     ]
 
 
@@ -210,7 +219,8 @@ def _write(data: DuckdbData, table: str, key: str) -> Iterator[int]:
             last = min(first + step, end) - 1
             db.execute(f"INSERT INTO {target} {read} WHERE {rows.unit} BETWEEN {first} AND {last} ORDER BY {order}")
             yield last + 1 - first
-    with _using_prepared(db):  # Named with its database, a view would be lost when the file has another name.
+    # Named with its database, a view would be lost when the file has another name. A table as it is stays.
+    with _using_prepared(db):
         parts = (f"SELECT {columns} FROM {LAYOUT_SCHEMA}.{quoted(part_name(layout, end))}" for end in ENDS)
         db.execute(f"CREATE VIEW IF NOT EXISTS main.{quoted(table)} AS {' UNION ALL '.join(parts)}")
         db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.copies {row_values([layout])}")

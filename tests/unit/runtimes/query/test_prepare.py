@@ -123,6 +123,27 @@ def test_tables_without_a_key_are_laid_out_by_rows_or_left_as_they_are(
     assert [row[1] for row in last.rows] == [SALES // 4] * 4
 
 
+def test_a_small_table_with_a_key_is_there_as_it_is_too_and_a_large_one_is_a_view(source: Path, tmp_path: Path) -> None:
+    laid = lay_out(source, tmp_path / "sales.duckdb", "customers.customer_id", "sales.customer_id")
+    keys = [(one.table, one.key) for one in laid]
+    assert keys == [
+        ("customers", ""), ("customers", "customer_id"), ("lines", "rowid"), ("sales", "customer_id")
+    ]  # fmt: skip
+    data = open_data(tmp_path / "sales.duckdb")
+    named = "SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1"
+    assert data.connection.execute(named).fetchall() == [("lines",), ("sales",)]
+    assert data.connection.execute("SELECT count(*), sum(customer_id) FROM customers").fetchall() == [
+        (9000, sum(range(9000)))
+    ]
+    for sql in (
+        "SELECT count(*) AS n FROM sales JOIN customers USING (customer_id)",  # reads its parts
+        "SELECT name, sum(price) AS total FROM lines, sales, customers WHERE sale = id "
+        "AND sales.customer_id = customers.customer_id GROUP BY name ORDER BY 2 DESC, 1 LIMIT 3",  # reads it whole
+    ):
+        *_, last = Query(sql, data)
+        assert last.rows == tuple(open_data(source).connection.execute(sql).fetchall())
+
+
 def test_keys_are_found_in_the_schema(source: Path) -> None:
     data = open_data(source)
     # `id` and `sale` have no name in common; customers are found, as integers of two widths.
