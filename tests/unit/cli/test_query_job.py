@@ -222,11 +222,11 @@ def test_a_job_stops_amid_a_batch_that_takes_too_long_and_loses_nothing(
     query, job = Query(SQL, sold, state=place.state), place.job()
     add, stopped = query._answers.add, threading.Event()  # type: ignore[union-attr]
 
-    def slow(lo: int, hi: int) -> None:
+    def slow(lo: int, hi: int) -> int:
         if len(reports) == 1:
             os.kill(os.getpid(), signal.SIGTSTP)
             assert stopped.wait(60)  # It takes until the process was stopped.
-        add(lo, hi)
+        return add(lo, hi)
 
     monkeypatch.setattr(query_job, "_stop", stopped.set)
     monkeypatch.setattr(query._answers, "add", slow)
@@ -276,10 +276,12 @@ def test_a_batch_that_takes_too_long_is_given_up_when_the_job_shall_leave(
     query = Query(SQL, sold, state=place.state)
     add = query._answers.add  # type: ignore[union-attr]
 
-    def slow(lo: int, hi: int) -> None:
-        add(lo, hi) if lo == 0 else query.data.connection.execute(
-            "SELECT count(*) FROM range(10000000) a, range(100000) b WHERE hash(a.range + b.range) = 1"
-        )
+    def slow(lo: int, hi: int) -> int:
+        if lo:
+            query.data.connection.execute(
+                "SELECT count(*) FROM range(10000000) a, range(100000) b WHERE hash(a.range + b.range) = 1"
+            )
+        return add(lo, hi)
 
     def report(_epoch: Any, **said: Any) -> None:
         reports.append(said)

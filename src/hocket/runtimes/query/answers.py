@@ -19,6 +19,7 @@ from hocket.runtimes.query.query_state import STATE
 from hocket.runtimes.query.student_t import quantile
 
 REPLICATES = 16
+_LEFT_OUT = "left_out"  # the column of the replicate without which something is; of none if it is -1
 _SUPPORT = 12  # replicates that must have something of an aggregate; with fewer, their spread says too little
 
 
@@ -52,9 +53,9 @@ class SampledAnswers:
         """Whether more batches follow the first: not if parts keep all values for what has no interval in the end."""
         return bool(self.bounded) or not any(aggregate.keeps_values for aggregate in self._sql.aggregates)
 
-    def add(self, lo: int, hi: int) -> None:
-        """Compute the batch of these units, and merge it."""
-        self._engine.add_batch(STATE, self._sql.batch.of(lo, hi), is_first=lo == 0)
+    def add(self, lo: int, hi: int) -> int:
+        """Compute the batch of these units, and merge it; gives the rows that it adds to the state."""
+        return self._engine.add_batch(STATE, self._sql.batch.of(lo, hi), is_first=lo == 0)
 
     def reads(self, table: str) -> bool:
         """Whether answers need a table that was computed once; batches may need it in any case."""
@@ -67,27 +68,26 @@ class SampledAnswers:
         outputs = [f"{o.sql} AS c{n}" for n, o in enumerate(sql.outputs)]
         having = f" WHERE {sql.having}" if sql.having else ""
         with_interval = self.bounded if done < UNITS else ()
-        estimates = self._merged("", UNITS / done, done == UNITS, self._support() if with_interval else ())
         if not with_interval:
-            plain = f"WITH e AS ({estimates}) SELECT {', '.join(outputs)} FROM e{having} {sql.tail}"
+            merged = self._merged(f"FROM {STATE}", self._groups, f"{UNITS / done!r}::DOUBLE", done == UNITS)
+            plain = f"WITH e AS ({merged}) SELECT {', '.join(outputs)} FROM e{having} {sql.tail}"
             found = self._db.execute(plain).fetchall()
             return AnswerTable(found, [(None,) * count] * len(found))
-        left_out = self._merged("r", UNITS * REPLICATES / (done * (REPLICATES - 1)), False)
-        by = "".join(f"{g}, " for g in self._groups)
-        values = ", ".join(f"{_finite(sql.outputs[n].sql)} AS v{n}" for n in with_interval)
-        # Without one replicate there may be no answer, as where a denominator is zero then.
-        spreads = ", ".join(
-            f"CASE WHEN count(v{n}) = {REPLICATES} THEN nullif(stddev_pop(v{n}), 0) END AS h{n}, skewness(v{n}) AS k{n}"
-            for n in with_interval
+        values = ", ".join(
+            f"CASE WHEN {_LEFT_OUT} >= 0 THEN {_finite(sql.outputs[n].sql)} END AS v{n}" for n in with_interval
         )
+        of_all = [f"any_value(a{n}) FILTER ({_LEFT_OUT} < 0) AS a{n}" for n in range(len(sql.aggregates))]
+        # Without one replicate there may be no answer, as where a denominator is zero then.
+        spreads = [
+            f"CASE WHEN count(v{n}) = {REPLICATES} AND {self._is_supported(n)} THEN nullif(stddev_pop(v{n}), 0) END "
+            f"AS h{n}, skewness(v{n}) AS k{n}"
+            for n in with_interval
+        ]
         group_by = f" GROUP BY {', '.join(self._groups)}" if self._groups else ""
-        on = " AND ".join(f"e.{g} IS NOT DISTINCT FROM w.{g}" for g in self._groups)
-        bounded = ", ".join(f"CASE WHEN {self._is_supported(n)} THEN w.h{n} END AS h{n}, k{n}" for n in with_interval)
         shown = ", ".join([*outputs, *(f"h{n}, k{n}" for n in with_interval)])
         rows = self._db.execute(
-            f"WITH e AS ({estimates}), j AS ({left_out}), v AS (SELECT {by}{values} FROM j), "
-            f"w AS (SELECT {by}{spreads} FROM v{group_by}), "
-            f"x AS (SELECT e.*, {bounded} FROM e, w{f' WHERE {on}' if on else ''}) "
+            f"WITH e AS ({self._with_replicates_left_out(done)}), v AS (SELECT *, {values} FROM e), "
+            f"x AS (SELECT {', '.join([*self._groups, *of_all, *spreads])} FROM v{group_by}) "
             f"SELECT {shown} FROM x{having} {sql.tail}"
         ).fetchall()
         t = quantile((1 + confidence) / 2, REPLICATES - 1)
@@ -112,18 +112,27 @@ class SampledAnswers:
         ]
 
     def _is_supported(self, output: int) -> str:
-        return " AND ".join(f"e.s{n} >= {_SUPPORT}" for n in self._sql.outputs[output].aggregates)
+        return " AND ".join(f"max(s{n}) >= {_SUPPORT}" for n in self._sql.outputs[output].aggregates)
 
-    def _merged(self, replicate: str, weight: float, is_exact: bool, more: Sequence[str] = ()) -> str:
-        """SQL of all groups with their aggregates; with a name for it, of those without each replicate."""
-        columns = [*self._groups, *([replicate] if replicate else [])]
+    def _with_replicates_left_out(self, done: int) -> str:
+        """SQL of all groups with their aggregates, without each replicate, and without none of them (-1)."""
+        numbers = f"(SELECT unnest(range(-1, {REPLICATES})) AS {_LEFT_OUT})"
+        # Without groups there is an answer if there are no rows, too.
+        joined = "JOIN" if self._groups else "LEFT JOIN"
+        of_all, of_others = (f"{weight!r}::DOUBLE" for weight in (UNITS / done, _weight_of_others(done)))
+        return self._merged(
+            f"FROM {numbers} {joined} {STATE} ON rep <> {_LEFT_OUT}", [*self._groups, _LEFT_OUT],
+            f"CASE WHEN {_LEFT_OUT} < 0 THEN {of_all} ELSE {of_others} END", False, self._support(),
+        )  # fmt: skip
+
+    def _merged(self, read: str, by: list[str], weight: str, is_exact: bool, more: Sequence[str] = ()) -> str:
+        """SQL of all groups with their aggregates."""
         merged = [
-            (a.exact if is_exact else a.merge).format(*names, w=f"{weight!r}::DOUBLE") + f" AS a{n}"
+            (a.exact if is_exact else a.merge).format(*names, w=weight) + f" AS a{n}"
             for n, (a, names) in enumerate(zip(self._sql.aggregates, self._names, strict=True))
         ]
-        others = f", (SELECT unnest(range({REPLICATES})) AS {replicate}) WHERE rep <> {replicate}" if replicate else ""
-        group_by = f" GROUP BY {', '.join(columns)}" if columns else ""
-        return f"SELECT {', '.join([*columns, *merged, *more])} FROM {STATE}{others}{group_by}"
+        group_by = f" GROUP BY {', '.join(by)}" if by else ""
+        return f"SELECT {', '.join([*by, *merged, *more])} {read}{group_by}"
 
 
 class CollectedAnswers:
@@ -135,9 +144,9 @@ class CollectedAnswers:
     def __init__(self, engine: QueryEngine, sql: CollectedSql) -> None:
         self._engine, self._db, self._sql = engine, engine.connection, sql
 
-    def add(self, lo: int, hi: int) -> None:
-        """Compute the batch of these units, and keep its rows."""
-        self._engine.add_batch(STATE, self._sql.batch.of(lo, hi), is_first=lo == 0)
+    def add(self, lo: int, hi: int) -> int:
+        """Compute the batch of these units, and keep its rows; gives how many."""
+        return self._engine.add_batch(STATE, self._sql.batch.of(lo, hi), is_first=lo == 0)
 
     def reads(self, table: str) -> bool:
         """Whether answers need a table that was computed once; batches may need it in any case."""
@@ -149,6 +158,11 @@ class CollectedAnswers:
         found = self._db.execute(f"{self._sql.select} {outputs} FROM {STATE} {self._sql.tail}").fetchall()
         count = len(self._sql.outputs)
         return AnswerTable(found, [(None,) * count] * len(found))
+
+
+def _weight_of_others(done: int) -> float:
+    """By which sums over all replicates but one are scaled up to all rows."""
+    return UNITS * REPLICATES / (done * (REPLICATES - 1))
 
 
 def _finite(sql: str) -> str:

@@ -174,11 +174,13 @@ class DuckdbData:
         """Compute a table that batches and answers read."""
         self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
 
-    def add_batch(self, name: str, sql: str, *, is_first: bool) -> None:
-        """Add the rows of a SELECT to a table, which the first one creates."""
-        self.connection.execute(
+    def add_batch(self, name: str, sql: str, *, is_first: bool) -> int:
+        """Add the rows of a SELECT to a table, which the first one creates; gives how many."""
+        added = self.connection.execute(
             f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}" if is_first else f"INSERT INTO {name} {sql}"
-        )
+        ).fetchone()
+        assert added is not None
+        return int(added[0])
 
     def rows_of(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a SELECT, in its order."""

@@ -50,8 +50,8 @@ class QueryEngine(Statistics, Protocol):
     def compute_once(self, name: str, sql: str, *, for_answers: bool) -> None:
         """Compute a table that all batches read; if it is `for_answers`, the connection has it for these."""
 
-    def add_batch(self, name: str, sql: str, *, is_first: bool) -> None:
-        """Add the rows of a SELECT to a table of the connection, which the first one creates."""
+    def add_batch(self, name: str, sql: str, *, is_first: bool) -> int:
+        """Add the rows of a SELECT to a table of the connection, which the first one creates; gives how many."""
 
     def rows_of(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a SELECT, in its order."""

@@ -25,7 +25,7 @@ from hocket.runtimes.query.duckdb_errors import ctrl_c_as_interrupt, explained
 from hocket.runtimes.query.engine import QueryEngine
 from hocket.runtimes.query.engines import open_engine
 from hocket.runtimes.query.prepared_layout import ENDS, UNITS
-from hocket.runtimes.query.query_state import STATE, CountedBatch, QueryStateFolder, check_ledger
+from hocket.runtimes.query.query_state import CountedBatch, QueryStateFolder, check_ledger
 from hocket.runtimes.query.split_key import Mode, find_split
 from hocket.runtimes.query.statement import DIALECT, NotResolved, QueryError, read_statement
 from hocket.runtimes.query.unsplit_functions import macro_in, require_same_in_batches
@@ -310,12 +310,9 @@ class Query:
                 yield found
                 self._is_enough(found)
                 return
-            answers.add(done, end - 1)
+            added = answers.add(done, end - 1)
             self.data.check_files()
-            counted = db.execute(f"SELECT count(*) FROM {STATE}").fetchone()
-            assert counted is not None
-            rows_before = sum(batch.rows for batch in self.ledger)
-            self.ledger += (CountedBatch(done, end - 1, counted[0] - rows_before, self._now_s() - began_s),)
+            self.ledger += (CountedBatch(done, end - 1, added, self._now_s() - began_s),)
             done = end
             if done == UNITS:
                 check_ledger(db, self.ledger, UNITS)

@@ -169,11 +169,11 @@ class SparkData:
         if for_answers:
             self._insert(name, f"SELECT * FROM {name}")
 
-    def add_batch(self, name: str, sql: str, *, is_first: bool) -> None:
-        """Add the rows of a SELECT to a table of the connection, which the first one creates."""
+    def add_batch(self, name: str, sql: str, *, is_first: bool) -> int:
+        """Add the rows of a SELECT to a table of the connection, which the first one creates; gives how many."""
         if is_first:
             self._create(name, sql)
-        self._insert(name, sql)
+        return self._insert(name, sql)
 
     def rows_of(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a SELECT, in its order."""
@@ -185,13 +185,14 @@ class SparkData:
         """A table for the rows of a SELECT, with the types that they have in DuckDB."""
         self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM ({sql}) LIMIT 0")
 
-    def _insert(self, name: str, sql: str) -> None:
+    def _insert(self, name: str, sql: str) -> int:
         found = self._spark.arrow(self._translated(sql))
         self.connection.register(_ARRIVED, found.rename_columns([f"c{n}" for n in range(found.num_columns)]))
         try:
             self.connection.execute(f"INSERT INTO {name} SELECT * FROM {_ARRIVED}")
         finally:
             self.connection.unregister(_ARRIVED)
+        return int(found.num_rows)
 
     def _row(self, sql: str) -> tuple[Any, ...]:
         return self._spark.row(self._translated(sql))

@@ -73,6 +73,13 @@ def test_a_query_can_be_run_again(tables: DuckdbData) -> None:
     assert first[2].half_widths[0][1] is not None
 
 
+def test_an_aggregate_of_no_rows_has_an_answer_after_the_first_batch_too(tables: DuckdbData) -> None:
+    answers = list(Query("SELECT count(*) AS n, sum(k) AS k FROM a WHERE k > 1000", tables))
+    assert len(answers) > 1
+    assert {answer.rows for answer in answers} == {((0, None),)}
+    assert {answer.half_widths for answer in answers} == {((None, None),)}
+
+
 SPLIT_AND_WHOLE = "SELECT d.name, sum(a.k) AS k FROM a JOIN d ON a.g = d.g {} GROUP BY d.name ORDER BY d.name"
 
 

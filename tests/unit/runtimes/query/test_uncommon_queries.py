@@ -188,9 +188,9 @@ def test_ctrl_c_while_duckdb_is_at_work_is_a_keyboard_interrupt(monkeypatch: pyt
     query = Query("SELECT count(*) FROM t AS a, t AS b WHERE a.id * 7 % 5 < b.id % 3", DuckdbData(db))  # takes minutes
     add_batch = query.data.add_batch
 
-    def interrupted(*given: Any, **more: Any) -> None:
+    def interrupted(*given: Any, **more: Any) -> int:
         threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
-        add_batch(*given, **more)
+        return add_batch(*given, **more)
 
     monkeypatch.setattr(query.data, "add_batch", interrupted)
     with pytest.raises(KeyboardInterrupt) as told:
