@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from sqlglot import exp
@@ -20,13 +21,13 @@ from hocket.runtimes.query.blocks import (
 from hocket.runtimes.query.prepared_layout import UNIT, UNITS
 from hocket.runtimes.query.split_key import Mode, Split
 from hocket.runtimes.query.statement import DIALECT
-from hocket.runtimes.query.whole_tables import used_rows
+from hocket.runtimes.query.whole_tables import UsedRows, used_rows
 
 T = TypeVar("T", bound=exp.Expr)
 FIRST, LAST = "hocket_first", "hocket_last"  # parameters: the units of a batch
 _REPLICATE = "hocket replicate"  # a mark on the number of the replicate
 _PARTS = "hocket parts"  # a mark on tables that have one part for each batch
-_USED = "hocket used"  # a mark on tables that are read whole: themselves, and the rows of them that the query can use
+_WHOLE = "hocket whole"  # a mark on tables that are read whole: their names
 
 
 class UnitRows(NamedTuple):
@@ -43,13 +44,14 @@ UnitRowsOf = Callable[[str, str], UnitRows]  # of a table, by a column
 class BatchSql:
     """What a batch computes, for any units."""
 
-    def __init__(self, query: exp.Expr) -> None:
-        self._query = query
+    def __init__(self, query: exp.Expr, used: Callable[[], Mapping[TableUse, UsedRows]] = dict) -> None:
+        """`used` gives what is read in place of whole tables after the first batch."""
+        self._query, self._used = query, used
         self._bounds: dict[str, list[exp.Expr]] = {
             name: [p for p in query.find_all(exp.Placeholder) if p.name == name] for name in (FIRST, LAST)
         }
         self._parts = [table for table in query.find_all(exp.Table) if _PARTS in table.meta]
-        self._whole = [table for table in query.find_all(exp.Table) if _USED in table.meta]
+        self._whole = [table for table in query.find_all(exp.Table) if _WHOLE in table.meta]
         self._replicate = next((node for node in query.find_all(exp.Mod) if _REPLICATE in node.meta), None)
 
     def of(self, first: int, last: int) -> str:
@@ -62,8 +64,8 @@ class BatchSql:
             table.set("db", exp.to_identifier(schema))
             table.set("this", exp.to_identifier(name, quoted=True))
         for table in self._whole:
-            whole, used = table.meta[_USED]
-            table.set("this", exp.to_identifier(used if first else whole, quoted=True))
+            used = self._used().get(table.meta[USE]) if first else None
+            table.set("this", exp.to_identifier(used.name if used else table.meta[_WHOLE], quoted=True))
         if self._replicate is None or last + 1 != UNITS:
             return self._query.sql(DIALECT)
         without = self._replicate.replace(exp.Literal.number(0))  # The answer will be exact: there is no interval.
@@ -115,17 +117,21 @@ class Rewriting:
         self, top: Block, split: Split, unit_rows: UnitRowsOf, rows: Callable[[str], float] = lambda _table: 0.0
     ) -> None:
         """`rows` says how many a table has. Raises NotSplit."""
-        self._top, self._split, self._unit_rows = top, split, unit_rows
+        self._top, self._split, self._unit_rows, self._rows = top, split, unit_rows, rows
         self._columns = split.columns
         self._blocks = {block.number: block for block in top.all_blocks()}
         once = {once_name(block): block for block in _unsplit(top, self._columns)}
         _require_other_blocks(top, list(once.values()), self._columns)
-        self._used = used_rows(top, self._columns, rows)
         # What all batches read, by name: blocks that are the same in every one,
         self.once = {name: block.select.sql(DIALECT) for name, block in once.items()}
-        # and what batches after the first one read in place of whole tables. To find it may take longer than the first
-        # answer, for which the tables are read as they are.
-        self.used = {used.name: used.sql for used in self._used.values()}
+
+    @cached_property
+    def used(self) -> dict[TableUse, UsedRows]:
+        """What batches after the first one read in place of whole tables.
+
+        To find it may take longer than the first answer, for which the tables are read as they are.
+        """
+        return used_rows(self._top, self._columns, self._rows)
 
     def sampled(self, reps: int) -> SampledSql:
         """The SQL for groups whose rows are in many buckets, with `reps` replicates of each group. Raises NotSplit."""
@@ -153,7 +159,7 @@ class Rewriting:
                     return exp.column(f"a{nodes.index(node)}")
                 return node
 
-            return self._with_once(expression.copy()).transform(replaced).sql(DIALECT)
+            return self._with_once(expression.copy()).transform(replaced, copy=False).sql(DIALECT)
 
         outputs = []
         for item in select.expressions:
@@ -190,8 +196,8 @@ class Rewriting:
         batch.set("expressions", columns)
         batch.set("group", exp.Group(expressions=[exp.Literal.number(n + 1) for n in range(len(groups) + 1)]))
         return SampledSql(
-            BatchSql(batch), len(groups), parts, tuple(outputs), over_parts(having.this) if having else "",
-            " ".join(tail),
+            BatchSql(batch, lambda: self.used), len(groups), parts, tuple(outputs),
+            over_parts(having.this) if having else "", " ".join(tail),
         )  # fmt: skip
 
     def _blocks_after_grouping(self, after: list[exp.Expr]) -> list[Block]:
@@ -230,8 +236,8 @@ class Rewriting:
             use = table.meta.get(USE)
             if use in self._columns:
                 table.replace(self._rows_of_batch(use))
-            elif use in self._used:
-                table.meta[_USED] = table.name, self._used[use].name
+            elif use is not None:
+                table.meta[_WHOLE] = table.name
         return top
 
     def _rows_of_batch(self, use: TableUse) -> exp.Expr:
@@ -248,7 +254,7 @@ class Rewriting:
     def collected(self) -> CollectedSql:
         """The SQL for rows, or groups, that are in one bucket each. Raises NotSplit."""
         top, select = self._top, self._marked_copy()
-        if self._split.mode is Mode.GROUPS and list(own_expressions(top.select, exp.Window)):
+        if self._split.mode is Mode.GROUPS and top.windows:
             raise NotSplit("a window goes over groups of several buckets")
         order, tail = _order_by_columns(select), []
         if order is not None:
@@ -283,7 +289,7 @@ class Rewriting:
             for item, name, final in zip(top.select.expressions, names, is_final, strict=True)
         )
         return CollectedSql(
-            BatchSql(select), outputs, "SELECT DISTINCT" if is_distinct else "SELECT",
+            BatchSql(select, lambda: self.used), outputs, "SELECT DISTINCT" if is_distinct else "SELECT",
             " ".join(tail),
         )  # fmt: skip
 
@@ -308,12 +314,14 @@ def _require_other_blocks(top: Block, once: list[Block], columns: Collection[Tab
     They are those of a CTE, or of a join that a block in an expression repeats.
     """
     within = [inner for block in once for inner in block.all_blocks()]
-    whole = {inner.select.sql(DIALECT) for inner in within if inner.tables}
+    split = [block for block in top.all_blocks() if any(use in columns for use in block.tables.values())]
+    inner_split = [block for block in split if block is not top]  # It has all others in it, and is none of them.
+    whole = [inner.select for inner in within if inner.tables]
     joined = {_rows_sql(inner) for inner in within if len(inner.tables) > 1}
-    for block in top.all_blocks() if within else ():
-        is_split = any(use in columns for use in block.tables.values())
-        if is_split and (block.select.sql(DIALECT) in whole or _rows_sql(block) in joined):
-            raise NotSplit("a block that is split is needed in full before the first batch")
+    if any(block.select in whole for block in inner_split) or (
+        joined and any(_rows_sql(block) in joined for block in split)
+    ):
+        raise NotSplit("a block that is split is needed in full before the first batch")
 
 
 def _rows_sql(block: Block) -> str:

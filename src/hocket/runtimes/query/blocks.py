@@ -85,6 +85,11 @@ class Block:
             raise NotSplit("CUBE, ROLLUP and GROUPING SETS are not split")
         return list(group.expressions)
 
+    @cached_property
+    def windows(self) -> list[exp.Expr]:
+        """Its windows, not those of blocks within."""
+        return list(own_expressions(self.select, exp.Window))
+
     def all_blocks(self) -> Iterator[Block]:
         """This one and all within it."""
         yield self

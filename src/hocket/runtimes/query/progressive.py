@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -131,10 +132,9 @@ class Query:
         described = _described(sql, self.data, unresolved)
         self.data.check_statement(statement if statement is not None else parse_one(sql, dialect=DIALECT))
         self.columns = tuple(name for name, _kind in described)
-        self._plain = statement.sql(DIALECT) if statement is not None else sql
+        self._text, self._statement = sql, statement
         self._answers: Answers | None = None
-        self._once: dict[str, str] = {}  # tables to compute before the first batch, by name
-        self._used: dict[str, str] = {}  # and before the second
+        self._rewriting: Rewriting | None = None
         self._uses_batches = True  # False: the first answer is from one batch, the next from all data at once
         self.mode: Mode | None = None
         self.rows = 0.0  # of the tables that are split
@@ -148,8 +148,7 @@ class Query:
                 raise NotSplit("an expression stands for several columns")
             top = blocks_of(statement)
             split = find_split(top, self.data)
-            rewriting = Rewriting(top, split, self.data.unit_rows, self.data.rows)
-            self._once, self._used = rewriting.once, rewriting.used
+            self._rewriting = rewriting = Rewriting(top, split, self.data.unit_rows, self.data.rows)
             if split.mode is Mode.SAMPLED:
                 sampled = _bounded_numbers(rewriting.sampled(REPLICATES), [kind for _name, kind in described])
                 self._answers = SampledAnswers(self.data, sampled)
@@ -196,6 +195,21 @@ class Query:
         """DuckDB computes the query, but not its parts, or an estimate in place of a whole number."""
         self._answers, self._uses_batches, self.mode, self.ledger = None, False, None, ()
         self.how = f"all at once: in batches it cannot be computed ({str(error).splitlines()[0][:120]})"
+
+    @cached_property
+    def _plain(self) -> str:
+        """The query as it is run at once."""
+        return self._statement.sql(DIALECT) if self._statement is not None else self._text
+
+    @property
+    def _once(self) -> dict[str, str]:
+        """Tables to compute before the first batch, by name."""
+        return self._rewriting.once if self._rewriting is not None else {}
+
+    @property
+    def _used(self) -> dict[str, str]:
+        """Tables to compute before the second batch, by name."""
+        return {used.name: used.sql for used in self._rewriting.used.values()} if self._rewriting is not None else {}
 
     def meets_goal(self, answer: Answer) -> bool:
         """Whether the answer's accuracy is what was asked for; an exact answer is, whatever was asked."""
@@ -288,7 +302,7 @@ class Query:
         self._load()
         self._compute_once(answers, self._once)
         self._rule = self._accuracy()
-        done, used = self.ledger[-1].hi + 1 if self.ledger else 0, self._used
+        done, is_reduced = self.ledger[-1].hi + 1 if self.ledger else 0, False
         if done:  # What was known is said at once.
             found = self._answer_after(answers, done)
             yield found
@@ -296,12 +310,12 @@ class Query:
                 return
         for end in (e for e in ENDS if e > done):
             began_s = self._now_s()
-            if done and self._uses_batches:
+            if done and self._uses_batches and not is_reduced:
                 try:
-                    self._compute_once(answers, used)
+                    self._compute_once(answers, self._used)
                 except _NOT_IN_BATCHES as error:
                     self._give_up_batches(error)  # Of rows, maybe, that the query itself does not come to.
-                used = {}
+                is_reduced = True
             if done and not self._uses_batches:
                 found = self._all_at_once()
                 # Nothing of it is in the state, which is not needed any more.

@@ -25,7 +25,6 @@ from hocket.runtimes.query.blocks import (
     TableUse,
     UsedColumn,
     equal_columns,
-    own_expressions,
 )
 
 LEAST_VALUES = 5_000  # of a key, so that buckets are about equal
@@ -164,7 +163,7 @@ def _candidates(top: Block, uses: list[TableUse], statistics: Statistics) -> Ite
             by_use.setdefault(column.use, column)
         yield tuple(by_use.values())
     for block in top.all_blocks():  # A group that is complete needs no other table to be split.
-        partitions = [by for window in own_expressions(block.select, exp.Window) for by in _partition(window)]
+        partitions = [by for window in block.windows for by in _partition(window)]
         for column in filter(None, map(block.resolved, (*block.group_by, *partitions))):
             yield (column,)
     for use in uses:
@@ -248,7 +247,7 @@ def _combined(block: Block, columns: dict[TableUse, UsedColumn], part: _Part) ->
 
 def _require_windows_by_key(block: Block, columns: dict[TableUse, UsedColumn]) -> None:
     key = set(columns.values())
-    for window in own_expressions(block.select, exp.Window):
+    for window in block.windows:
         if not any(block.in_every_row(by) in key for by in _partition(window)):
             raise NotSplit("a window goes over rows of several keys")
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from string import ascii_lowercase, ascii_uppercase
 from typing import TypeVar
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import OptimizeError, ParseError, TokenError
 from sqlglot.optimizer.qualify import qualify
+from sqlglot.schema import MappingSchema
 
 DIALECT = "duckdb"
 T = TypeVar("T", bound=exp.Expr)
@@ -23,6 +25,7 @@ AGGREGATES = frozenset(
         "weighted_avg",
     }
 )  # fmt: skip
+_ASCII_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # Other letters are as they are: so DuckDB does it.
 Schema = Mapping[str, Mapping[str, str]]  # table → column → type
 
 
@@ -39,10 +42,9 @@ def read_statement(sql: str, schema: Schema) -> exp.Select:
     select = _only_select(sql)
     _refuse_what_is_no_table(select, schema)
     whole = _with_aggregates(_without_ctes(select))
-    used = {table.name.lower() for table in whole.find_all(exp.Table)}
     try:
         found = qualify(
-            whole, schema={name: dict(columns) for name, columns in schema.items() if name.lower() in used},
+            whole, schema=_in_lower_case(schema, {table.name.lower() for table in whole.find_all(exp.Table)}),
             dialect=DIALECT, validate_qualify_columns=True, quote_identifiers=False,
         )  # fmt: skip
     except OptimizeError as error:
@@ -52,7 +54,18 @@ def read_statement(sql: str, schema: Schema) -> exp.Select:
         _write_out_all(block)
     for name in found.find_all(exp.Identifier):  # Those that a star stands for are as the data have them.
         name.set("quoted", name.args.get("quoted") or not exp.SAFE_IDENTIFIER_RE.match(name.this))
+        name.meta.clear()  # Where it stood in the text is not asked any more, and every copy would copy it.
     return found
+
+
+def _in_lower_case(schema: Schema, used: Collection[str]) -> MappingSchema:
+    """The tables with these names, as `qualify` has names; it would parse every one of them to make it so."""
+    tables: dict[str, object] = {
+        name.translate(_ASCII_LOWER): {column.translate(_ASCII_LOWER): kind for column, kind in columns.items()}
+        for name, columns in schema.items()
+        if name.lower() in used
+    }
+    return MappingSchema(tables, dialect=DIALECT, normalize=False)
 
 
 def _only_select(sql: str) -> exp.Select:
@@ -86,8 +99,7 @@ def _refuse_what_is_no_table(select: exp.Select, schema: Schema) -> None:
 
 
 def _without_ctes(select: exp.Select) -> exp.Select:
-    """Each reference to a CTE becomes a derived table."""
-    select = select.copy()
+    """Each reference to a CTE becomes a derived table, in the tree that is given."""
     if any(with_.args.get("recursive") for with_ in select.find_all(exp.With)):
         raise QueryError("recursive CTEs are not run progressively")
     # The innermost first: its names are others than those around it, though they may be spelled the same.
