@@ -171,7 +171,8 @@ def _with_query_predictions(job: Job, goal: Goal, past: PastJobs, beliefs: Belie
     constants = [(alike, c) for alike, p in similar if (c := _log_c(p)) is not None]
     answers = [(p.x, p.mean) for p in (beliefs.error.points if beliefs.error is not None else ())]
     log_c = query_error.constant(answers, query_error.from_past(constants))
-    completes = query_error.chances(log_c, error, units)
+    ends = query_error.batch_ends(units, [(alike, [x for x, _v in p.points]) for alike, p in similar])
+    completes = query_error.chances(log_c, error, units, ends)
     share = query_error.share_for(exp(log_c.mean), error)
     if beliefs.times is not None:
         past_s = _at_reference(unit_time.from_past(similar), job, beliefs)

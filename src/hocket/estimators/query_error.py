@@ -2,7 +2,8 @@
 
 After a share f of the data, the half width of an interval is about c · √((1 - f) / f): it falls with the root of the
 rows read, and is nothing when all are read. Each answer says what c was; they scatter, the less the more is read. So c
-is lognormal around their mean, and the share at which the error is below e, c² / (c² + e²), follows.
+is lognormal around their mean, and the share at which the error is below e, c² / (c² + e²), follows. A query answers
+when a batch has ended, and not before.
 `python -m benchmarks.rotary` measures how often its 80 % intervals hold the truth.
 """
 
@@ -16,6 +17,8 @@ from hocket.model.curve import Curve, Estimate, Point
 _FIRST_SD = 0.6  # of the logarithm of c after one answer …
 _LEAST_SD = 0.15  # … and after many: batches are not alike
 _SHARES = (0.02, 0.04, 0.08, 0.12, 0.18, 0.25, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
+_ALIKE = 0.9  # Past queries that are so similar answer at the same shares.
+_BEFORE = 1e-6  # of a batch, that is not enough
 _UNKNOWN = Estimate(log(0.3), 1.5)  # a query of which nothing is known: at half of the data its error is about 30 %
 
 
@@ -37,26 +40,48 @@ def constant(answers: Sequence[tuple[float, float]], past: Estimate | None = Non
     return Estimate((own * mean + old * prior.mean) / (own + old), max(_LEAST_SD, (own + old) ** -0.5))
 
 
-def chances(log_c: Estimate, error: float, read: float) -> Curve | None:
+def batch_ends(read: float, past: Sequence[tuple[float, Sequence[float]]]) -> tuple[float, ...]:
+    """The shares of the data, beyond that which was read, at which a query will answer; none if that is not known.
+
+    `past` are past queries: similarity, and the shares at which they answered. As a rule a batch is as large as all
+    before it.
+    """
+    alike, shares = max(past, key=lambda p: p[0], default=(0.0, ()))
+    if alike >= _ALIKE and shares:
+        return (*(f for f in shares if read + 1e-9 < f < 1.0), 1.0)
+    if read <= 0:
+        return ()
+    ends = []
+    while (read := 2.0 * read) < 1.0:
+        ends.append(read)
+    return (*ends, 1.0)
+
+
+def chances(log_c: Estimate, error: float, read: float, ends: Sequence[float] = ()) -> Curve | None:
     """Share of the data → the probability that the error is at most `error` by then; `read` was not enough.
 
-    A query that has read all its data has no error. None if it has read all.
+    It rises at the `ends` of batches, or all along if these are not known. A query that has read all its data has no
+    error. None if it has read all.
     """
     if read >= 1:
         return None
-    if error <= 0:
-        return Curve((Point(max(read, 0.0), 0.0), Point(1.0, 1.0)))
+    read = max(read, 0.0)
     before = _holds(log_c, error, read) if read > 0 else 0.0
-    points = [Point(max(read, 0.0), 0.0)]
-    for f in _SHARES:
-        if f > read + 1e-9:
+    points = [Point(read, 0.0)]
+    for f in ends or _SHARES:
+        if read + 1e-9 < f < 1.0 and error > 0:
             # It was not there at `read`: what is left is shared out among what comes.
-            points.append(Point(f, round(max(0.0, _holds(log_c, error, f) - before) / max(1.0 - before, 1e-9), 6)))
+            sure = round(max(0.0, _holds(log_c, error, f) - before) / max(1.0 - before, 1e-9), 6)
+            points += [Point(f * (1.0 - _BEFORE), points[-1].mean), Point(f, sure)] if ends else [Point(f, sure)]
+    if ends:
+        points.append(Point(1.0 - _BEFORE, points[-1].mean))
     return Curve((*points, Point(1.0, 1.0)))
 
 
 def _holds(log_c: Estimate, error: float, share: float) -> float:
     """P(c ≤ error / √((1 - f) / f))."""
+    if error <= 0:
+        return 0.0
     most = log(error) - 0.5 * log((1.0 - share) / share)
     return 0.5 * (1.0 + erf((most - log_c.mean) / (max(log_c.sd, 1e-6) * sqrt(2.0))))
 

@@ -67,6 +67,36 @@ def test_a_goal_of_no_error_needs_all_data():
     assert found.first_at_least(0.99) == pytest.approx(0.992, abs=0.01)
 
 
+def test_chances_rise_where_batches_end():
+    log_c = Estimate(log(0.05), 0.3)
+    all_along, found = (
+        query_error.chances(log_c, 0.05, 0.125),
+        query_error.chances(log_c, 0.05, 0.125, (0.25, 0.5, 1.0)),
+    )
+    assert all_along is not None
+    assert found is not None
+    assert found.at(0.24).mean == 0.0 < all_along.at(0.24).mean
+    assert found.at(0.25).mean == found.at(0.49).mean == pytest.approx(all_along.at(0.25).mean)
+    assert found.at(0.5).mean == found.at(0.99).mean == pytest.approx(all_along.at(0.5).mean)
+    assert found.at(1.0).mean == 1.0
+    assert found.first_at_least(0.4) == pytest.approx(0.5)
+
+
+def test_a_goal_of_no_error_is_met_by_the_last_batch():
+    found = query_error.chances(Estimate(log(0.01), 0.3), 0.0, 0.25, (0.5, 1.0))
+    assert found is not None
+    assert (found.at(0.99).mean, found.at(1.0).mean) == (0.0, 1.0)
+
+
+def test_batches_double_unless_a_past_query_like_it_answered_elsewhere():
+    assert query_error.batch_ends(0.125, []) == (0.25, 0.5, 1.0)
+    assert query_error.batch_ends(0.125, [(0.5, [0.3, 1.0])]) == (0.25, 0.5, 1.0)
+    assert query_error.batch_ends(0.125, [(0.5, [0.2, 1.0]), (0.95, [0.1, 0.3, 1.0])]) == (0.3, 1.0)
+    assert query_error.batch_ends(0.0, [(1.0, [1.0])]) == (1.0,)  # It promised nothing before.
+    assert query_error.batch_ends(0.0, []) == ()
+    assert query_error.batch_ends(0.6, []) == (1.0,)
+
+
 def test_answers_that_say_nothing_leave_what_is_known_of_past_queries():
     past = Estimate(log(0.1), 0.4)
     assert query_error.constant([(1.0, 0.0), (0.5, nan), (0.0, 0.3)], past) == past

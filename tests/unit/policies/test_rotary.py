@@ -372,7 +372,7 @@ def test_a_job_without_a_deadline_runs_while_queries_fill_the_machine(kind):
     learns = Curve((Point(0.0, 0.0), Point(10.0, 1.0)))
     truth = Truth(100.0, epochs=10, metric="acc", quality=learns, also={"fraction": learns})
     asked = query("q", "acc >= 90% within 60s", cores=4, model="q")
-    stream = [Submission(8.0 * n, replace(asked, id=f"q{n}"), truth) for n in range(20)]
+    stream = [Submission(10.0 * n, replace(asked, id=f"q{n}"), truth) for n in range(20)]
     points = tuple((n / 10, n / 10) for n in range(1, 11))
     past = PastJobsGiven(0.0, (PastJob(Kind.QUERY, "q", {}, "acc", points, 100.0, 100.0),))
     patient = Submission(1.0, Job("patient", kind=kind, demand=Demand(cores=2.0)), Truth(60.0, epochs=3))
