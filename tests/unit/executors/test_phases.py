@@ -3,13 +3,18 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from hocket.executors.simulated import BeliefMode, simulate
+from hocket.executors.simulated.beliefs import beliefs_of
 from hocket.executors.simulated.memory import InputInMemory, pressed, settled
 from hocket.executors.simulated.phases import Phases, interleave, stack
-from hocket.executors.simulated.speed import Companion, overflows, play, takes_turns
+from hocket.executors.simulated.speed import Companion, overflows, own_speed, phases_of, play, takes_turns
+from hocket.model.event import PhasesObserved
+from hocket.model.job import Job, Kind
 from hocket.model.partition import Holding, Sharing
 from hocket.model.phases import Profile, foresee, predict
-from hocket.model.resources import Demand, Node
-from hocket.workloads.truth import Truth
+from hocket.model.resources import Demand, Node, Slice
+from hocket.policies import find
+from hocket.workloads.truth import Submission, Truth, Workload
 
 HERE = (0,)
 
@@ -18,6 +23,30 @@ def test_complementary_jobs_interleave_without_loss():
     played = interleave((Phases(10.0, 5.0, HERE), Phases(5.0, 10.0, HERE)))
     assert played.iteration_s == pytest.approx((15.0, 15.0))
     assert played.cpu == pytest.approx(1.0)
+
+
+def test_comm_is_shorter_on_fewer_machines_where_each_keeps_a_part_of_the_model():
+    truth = Truth(100.0, 2, comp_s=4.0, comm_s=3.0, own_part=1.0)  # on two machines
+    for size, comp_s, comm_s in ((1, 8.0, 0.3), (2, 4.0, 3.0), (4, 2.0, 4.5)):
+        holding = Holding("p", tuple(Slice(f"n{i}") for i in range(size)), (1,) * size)
+        assert phases_of(truth, holding, "") == pytest.approx((comp_s, comm_s))
+        assert own_speed(truth, holding, "") == pytest.approx(7.0 / (comp_s + comm_s))
+    submitted = Submission(0.0, Job("a", kind=Kind.PARAMETER_SERVER), truth)
+    assert beliefs_of(submitted, BeliefMode("oracle"), 0).own_part == 1.0
+
+
+def test_what_is_simulated_is_measured_as_on_those_machines():
+    demand = Demand(cores=8.0, net_mbps=1000.0)
+    job = Job("a", kind=Kind.PARAMETER_SERVER, demand=demand, sizes=(2, 3, 4))
+    nodes = tuple(Node(f"m{i}", cores=8.0, mem_mib=1000.0, net_mbps=1000.0) for i in range(4))
+    truth = Truth(100.0, 2, comp_s=4.0, comm_s=3.0, own_part=1.0)
+    ran = simulate(
+        Workload("one", (Submission(0.0, job, truth),), nodes=nodes), nodes, find("harmony").bound(),
+        beliefs=BeliefMode("learned"),
+    )  # fmt: skip
+    seen = [e for cycle in ran.journal for e in cycle.events if isinstance(e, PhasesObserved)]
+    assert {(e.own_part, e.machines, round(e.comm_s, 6)) for e in seen} <= {(1.0, 2, 3.0), (1.0, 3, 4.0), (1.0, 4, 4.5)}
+    assert seen
 
 
 def test_one_comp_runs_at_a_time():

@@ -21,8 +21,10 @@ from hocket.model.event import (
 )
 from hocket.model.job import Kind, Preempt
 from hocket.model.partition import Sharing
+from hocket.model.phases import Profile
 from hocket.model.resources import Node
 from hocket.policies import find
+from hocket.policies.harmony.groups import JobGroup, _group
 from hocket.testing.builders import job, submission, workload
 from hocket.testing.harness import Harness
 
@@ -37,8 +39,12 @@ def phased(name, n=8, **more):
     return job(name, *range(1, n + 1), **{**COSTS, **more})
 
 
-def told(name, comp_machine_s, comm_s, **more):
-    beliefs = Beliefs(comp_s=Curve((Point(1.0, comp_machine_s),)), comm_s=Curve((Point(1.0, comm_s),)))
+def told(name, comp_machine_s, comm_s, own_part=0.0, **more):
+    """Of a job that keeps a part of its model on each machine, COMM is that on two."""
+    beliefs = Beliefs(
+        comp_s=Curve((Point(1.0, comp_machine_s),)), comm_s=Curve((Point(1.0 + (own_part > 0), comm_s),)),
+        own_part=own_part,
+    )  # fmt: skip
     return JobSubmitted(0.0, phased(name, **more), beliefs)
 
 
@@ -95,7 +101,6 @@ def test_a_finished_job_is_replaced_by_one_like_it():
 
 
 def test_a_finished_job_may_be_replaced_by_a_bundle():
-    from hocket.model.phases import Profile
     from hocket.policies.harmony.regroup import substitutes
 
     waiting = [Profile(100.0, 1.0), Profile(8.0, 4.0), Profile(12.0, 6.0)]
@@ -120,6 +125,30 @@ def test_a_profile_that_makes_no_sense_keeps_a_job_in_profiling(comp_s):
     assert h.snapshot.jobs["odd"].partitions
     assert h.snapshot.jobs["fine"].partitions
     assert "profiled" in h.snapshot.jobs["odd"].reason
+
+
+@pytest.mark.parametrize(("knobs", "machines"), [({}, 1), ({"variant": "paper"}, 4), ({"objective": "use"}, 4)])
+def test_a_job_that_communicates_has_no_machines_that_make_it_slower(knobs, machines):
+    h = harness(4, **knobs)
+    h.tell(told("net", 1.0, 10.0, own_part=1.0))
+    (partition,) = h.snapshot.partitions.values()
+    assert len(partition.slices) == machines
+
+
+def test_a_group_remembers_what_its_machines_have_to_send():
+    h, profiles = harness(4), [Profile(80.0, 6.0, own_part=1.0), Profile(8.0, 20.0, own_part=1.0)]
+    h.tell(told("cpu", 80.0, 6.0), told("net", 8.0, 20.0))
+    cpu, net = (h.snapshot.jobs[name] for name in ("cpu", "net"))
+    group = JobGroup.settled("g", 4, [cpu, net], profiles)
+    memo = group.memo_of(profiles[1])
+    assert memo == [8.0, 20.0, 88.0, 26.0, 24.5, 2.0, 1.0]  # On four machines COMM takes 4.5 and 15 s.
+    assert group.use() == pytest.approx((22.0 / 24.5, 19.5 / 24.5))
+    assert JobGroup.settled("g", 4, [cpu], profiles[:1]).with_job(profiles[1]).use() == pytest.approx(group.use())
+    partition = next(iter(h.snapshot.partitions.values()))
+    wide = replace(partition, slices=tuple(m.whole() for m in machines(4)))
+    both, left = (_group(wide, [replace(v, memo=memo) for v in views]) for views in ((cpu, net), (net,)))
+    assert (both.longest_s, both.own_part) == (24.5, 1.0)
+    assert left.longest_s == pytest.approx(8.0 / 4 + 15.0)
 
 
 def unprofiled(at_s, name, preempt=Preempt.ALWAYS):

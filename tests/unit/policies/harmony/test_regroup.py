@@ -1,7 +1,8 @@
 from msgspec.structs import replace
 
 from hocket.model.job import Kind
-from hocket.policies.harmony.regroup import budget_s, next_overdue_s, overdue, widths
+from hocket.model.phases import Profile
+from hocket.policies.harmony.regroup import budget_s, next_overdue_s, overdue, substitutes, widths
 from hocket.policies.kit.group_draft import fitting
 from hocket.testing.builders import cluster, job, snapshot, submitted
 
@@ -40,3 +41,10 @@ def test_the_next_job_whose_patience_ends_is_given_and_those_after_it_are_not():
     assert next_overdue_s(views, 250.0, 200.0) == 300.0  # j1's; that of j0 is over.
     assert [overdue(v, 250.0, 200.0) for v in views] == [True, False, False]
     assert next_overdue_s(views[:1], 250.0, 200.0) is None
+
+
+def test_what_is_alike_depends_on_what_machines_have_to_send():
+    """COMP takes 10 and 10.5 s on 2 machines, COMM 10 and 12 s on very many: 22.5 s are not like 20, 16.5 like 15."""
+    other = [Profile(21.0, 12.0)]
+    assert substitutes(20.0, 10.0, 2, other, 0.11) == ()
+    assert substitutes(20.0, 10.0, 2, other, 0.11, own_part=1.0) == (0,)

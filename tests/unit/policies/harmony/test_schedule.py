@@ -1,5 +1,6 @@
 import random
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -8,7 +9,7 @@ from hocket.policies.harmony import search_kernel
 from hocket.policies.harmony.algorithm_1 import as_printed
 from hocket.policies.harmony.oracle import exhaustive
 from hocket.policies.harmony.schedule import Terms, schedule, use_of
-from hocket.policies.harmony.search_kernel import ResourceWeights
+from hocket.policies.harmony.search_kernel import Groups, Jobs, ResourceWeights
 
 
 def some_jobs(dice, n):
@@ -126,8 +127,8 @@ def test_groupings_are_near_the_best_where_machines_keep_a_part_of_the_model():
         best, found = exhaustive(jobs, machines, BY_WORK), schedule(jobs, machines, BY_WORK)
         assert found.use == pytest.approx(use_of(jobs, found, machines, BY_WORK.weights))
         ours.append(found.use / best.use)
-    assert sum(ours) / len(ours) >= 0.99
-    assert min(ours) >= 0.9
+    assert sum(ours) / len(ours) >= 0.9995
+    assert min(ours) >= 0.995
     assert max(ours) <= 1 + 1e-9
 
 
@@ -136,6 +137,38 @@ def test_a_job_has_no_machines_that_make_it_slower(comp_s, on):
     """On m of them it takes comp_s/m + 2·(1 − 1/m): the more it computes, the more it can use."""
     found = schedule([Profile(comp_s, 2.0, own_part=1.0)], on, BY_WORK, least=[2])
     assert found.machines == (on if comp_s > 2.0 else 2,)
+
+
+def test_what_a_group_is_worth_follows_from_what_its_machines_have_to_send():
+    """COMP 4 on 2 machines, COMM 6 of which each sends half: a round takes 3 s, in which the work of all is done."""
+    found = search_kernel.value_of(4.0, 6.0, 2.0, 2.0, BY_WORK.weights)
+    assert found == pytest.approx((0.6 * 4.0 + 0.4 * 4.0 * 6.0) / 3.0)
+    assert search_kernel.value_of(4.0, 6.0, 2.0, 2.0, ResourceWeights(0.6, 0.4)) == pytest.approx(
+        (0.6 * 4.0 + 0.4 * 2.0 * 6.0) / 6.0
+    )
+
+
+@pytest.mark.parametrize("weights", [BY_WORK.weights, ResourceWeights(0.6, 0.4, 0.9, 4.0, 0.1, 0.5)])
+def test_a_change_of_two_groups_gains_what_it_says(weights):
+    dice, kernel, changes = random.Random(7), search_kernel.compiled(), set()
+    for _ in range(300):
+        n, machines = dice.randint(2, 8), dice.randint(2, 9)
+        # Often one job sets the pace, of which all that is said hangs on its length.
+        jobs = Jobs(
+            *(np.array([dice.lognormvariate(1, 1.5) for _ in range(n)]) for _ in range(2)), np.ones(n, dtype=np.int64)
+        )
+        by_job = [np.full(n, -1, dtype=np.int64) for _ in range(3)]
+        by_group = [np.zeros(2, dtype=np.int64 if i < 5 else np.float64) for i in range(8)]
+        room = Groups(*by_job, *by_group, np.zeros(4, dtype=np.int64))
+        kernel.group_jobs(jobs, np.arange(n), 2, machines, 0, 1, 1e9, False, room, weights)
+        if not room.machines.all():
+            continue
+        before, found = room.value.sum(), kernel._pair(0, 1, jobs, room, weights, True)
+        if found.kind >= 0:
+            kernel._apply(0, 1, found, jobs, room, weights)
+            assert room.value.sum() - before == pytest.approx(found.gain, abs=1e-8), found
+            changes.add(found.kind)
+    assert len(changes) >= 5  # Machines, jobs in both directions, swaps, and jobs that leave.
 
 
 def test_the_exhaustive_search_refuses_what_would_take_for_ever():
