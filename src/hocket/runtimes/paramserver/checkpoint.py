@@ -27,6 +27,9 @@ from hocket.runtimes.paramserver.pull_plan import ArrayLayout
 _FORMAT = 1
 _PREFIX = "iteration-"
 _PART = ".part"
+# NumPy has Python parse what stands before an array, which may fail before 3.13 if two threads do so at once: with a
+# SystemError, "AST constructor recursion depth mismatch" (python/cpython#106905).
+_LOADING = threading.Lock()
 _MANIFEST = "manifest.json"
 _CLAIM = "being-written"  # in a checkpoint that is begun: its id
 
@@ -73,7 +76,8 @@ class SavedModel:
         if name not in self._arrays:
             wanted = self.layouts().get(name)
             try:
-                found = np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+                with _LOADING:
+                    found = np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             except (OSError, ValueError, EOFError) as error:
                 raise TrainingError(f"checkpoint '{self.folder / name}.npy' cannot be read: {error}") from error
             if wanted is None or ArrayLayout.of(found) != wanted:
@@ -240,7 +244,8 @@ def _packed(states: Mapping[str, Array]) -> bytes:
 
 def _opened(source: Path | io.BytesIO, what: str) -> NpzFile:
     try:
-        found = np.load(source, allow_pickle=False)
+        with _LOADING:
+            found = np.load(source, allow_pickle=False)
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise TrainingError(f"{what} cannot be read: {error}") from error
     if not isinstance(found, NpzFile):
@@ -252,7 +257,9 @@ def _unpacked(source: Path | io.BytesIO, what: str, blocks: set[int] | None = No
     """The states in a file, or those of some blocks."""
     with _opened(source, what) as file:
         try:
-            return {name: file[name] for name in file.files if blocks is None or int(name.split("/", 1)[0]) in blocks}
+            wanted = [name for name in file.files if blocks is None or int(name.split("/", 1)[0]) in blocks]
+            with _LOADING:
+                return {name: file[name] for name in wanted}
         except (OSError, ValueError, EOFError, BadZipFile) as error:
             raise TrainingError(f"{what} cannot be read: {error}") from error
 

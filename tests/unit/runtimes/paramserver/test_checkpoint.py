@@ -1,6 +1,8 @@
 """Checkpoints are read by several threads: this host's, and those that answer other hosts."""
 
+import ast
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,36 @@ def test_what_was_left_of_a_checkpoint_is_removed_before_room_is_needed_for_anot
     here.begin(SavedProgress("A", 5, 4, 4, 0), layout)  # Its process is killed.
     here.begin(SavedProgress("A", 4, 4, 4, 0), layout)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["iteration-000000002", "iteration-000000004.part"]
+
+
+def test_no_two_threads_have_python_parse_what_stands_before_an_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11 may fail then; other hosts are answered by threads of their own."""
+    saved, names = CheckpointFolder(tmp_path), ("a", "b")
+    progress = SavedProgress("A", 1, 4, 4, 0)
+    part = saved.begin(progress, {name: ArrayLayout.of(np.zeros(2)) for name in names})
+    part.write(0, [(name, 0, np.zeros(2)) for name in names], [packed_states({3: {"x": np.arange(4)}})])
+    part.finish(progress)
+    found = saved.newest()
+    assert found is not None
+    plain, within, at_once = ast.literal_eval, threading.Semaphore(1), list[bool]()
+
+    def slowly(text: str) -> object:
+        at_once.append(not within.acquire(blocking=False))
+        time.sleep(0.05)
+        within.release()
+        return plain(text)
+
+    monkeypatch.setattr(ast, "literal_eval", slowly)
+    reads = [lambda name=name: found.rows(name, 0, 2) for name in names] + 2 * [lambda: found.states_of([3])]
+    threads = [threading.Thread(target=read) for read in reads]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(at_once) >= 4
+    assert not any(at_once)
 
 
 def test_a_checkpoint_that_is_begun_is_known_by_its_id_and_counts_when_it_is_finished(tmp_path: Path) -> None:
