@@ -47,13 +47,13 @@ def batch_ends(read: float, past: Sequence[tuple[float, Sequence[float]]]) -> tu
     before it.
     """
     alike, shares = max(past, key=lambda p: p[0], default=(0.0, ()))
-    if alike >= _ALIKE and shares:
-        return (*(f for f in shares if read + 1e-9 < f < 1.0), 1.0)
-    if read <= 0:
+    known = shares if alike >= _ALIKE else ()
+    last = max([read, *known])  # It may have stopped there, as its goal was met.
+    if last <= 0:
         return ()
-    ends = []
-    while (read := 2.0 * read) < 1.0:
-        ends.append(read)
+    ends = [f for f in known if read + 1e-9 < f < 1.0]
+    while (last := 2.0 * last) < 1.0:
+        ends.append(last)
     return (*ends, 1.0)
 
 

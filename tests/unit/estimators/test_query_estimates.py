@@ -93,6 +93,8 @@ def test_batches_double_unless_a_past_query_like_it_answered_elsewhere():
     assert query_error.batch_ends(0.125, [(0.5, [0.3, 1.0])]) == (0.25, 0.5, 1.0)
     assert query_error.batch_ends(0.125, [(0.5, [0.2, 1.0]), (0.95, [0.1, 0.3, 1.0])]) == (0.3, 1.0)
     assert query_error.batch_ends(0.0, [(1.0, [1.0])]) == (1.0,)  # It promised nothing before.
+    assert query_error.batch_ends(0.0, [(1.0, [0.0625, 0.125])]) == (0.0625, 0.125, 0.25, 0.5, 1.0)  # Its goal was met.
+    assert query_error.batch_ends(0.25, [(1.0, [0.0625, 0.125])]) == (0.5, 1.0)
     assert query_error.batch_ends(0.0, []) == ()
     assert query_error.batch_ends(0.6, []) == (1.0,)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hocket.policies.harmony.policy import Harmony
 
 CONTINUES = "goes on: its group stays"
+_SAVES_WITHIN = 10  # times the iterations of a profile, a job has saved something
 _SAMPLED = 64  # running jobs, and waiting jobs, whose profiles set what a link is worth
 
 
@@ -125,7 +126,15 @@ class Decision:
         """Is a job that was never settled in a group that has to stay, as some state there is not saved yet?"""
         hidden = [p for pid, p in everything.partitions.items() if pid not in self.snapshot.partitions]
         tenants = (everything.jobs[t.job] for p in hidden if p.sharing is Sharing.INTERLEAVED for t in p.tenants)
-        return any(view.memo is None and not unsound(view.beliefs) for view in tenants)
+        return any(self._is_to_be_settled(view) for view in tenants)
+
+    def _is_to_be_settled(self, view: JobView) -> bool:
+        """Is the job to be profiled yet, or to save its state? One that does not save is not waited for without end."""
+        if view.memo is not None:
+            return False
+        comp = view.beliefs.comp_s
+        seen = sum(p.seen for p in comp.points) if comp is not None and self.profile(view) is not None else 0
+        return seen < _SAVES_WITHIN * self.params.profile_iterations and not unsound(view.beliefs)
 
     def is_overdue(self, view: JobView) -> bool:
         """Has the job waited for `patience_s`?"""

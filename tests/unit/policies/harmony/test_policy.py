@@ -182,6 +182,20 @@ def test_groups_are_not_formed_before_profiled_jobs_have_saved_something():
     assert list(groups(h).values()) == [{"first", "second"}]
 
 
+def test_groups_are_formed_at_last_without_a_job_that_saves_nothing():
+    h = harness(4, profile_machines=2, profile_at_once=1)
+    h.tell(unprofiled(0.0, "first", Preempt.SAVED), unprofiled(0.0, "second"))
+    h.settle()
+    h.tell(PhasesObserved(10.0, "first", 2, 20.0, 1.0, 29), PhasesObserved(10.0, "second", 2, 20.0, 1.0, 3))
+    h.settle()
+    assert h.snapshot.jobs["second"].memo is None
+    h.tell(PhasesObserved(20.0, "first", 2, 20.0, 1.0, 3))
+    h.tell(unprofiled(21.0, "third"))
+    h.settle()
+    assert h.snapshot.jobs["second"].memo is not None
+    assert h.snapshot.jobs["first"].memo is None
+
+
 def test_no_profiled_job_joins_or_waits_while_a_group_cannot_be_changed_as_a_job_is_profiled_there():
     h = harness(4)
     h.tell(told("net1", 2.0, 20.0), told("net2", 2.0, 20.0))
