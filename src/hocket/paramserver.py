@@ -15,7 +15,7 @@
     trained = train(Mean(), [DataBlock("all", {"x": x})], epochs=20)
 
 As a job of Hocket it reports its epochs, saves checkpoints, and is paused and resumed. It needs NumPy, and nothing else
-of Hocket; the applications that come with it (`hocket paramserver`) need numba, too.
+of Hocket; a `Kernel`, and so the applications that come with it (`hocket paramserver`), needs numba when it is compiled.
 """
 
 import os
@@ -25,13 +25,17 @@ from pathlib import Path
 import hocket
 from hocket.runtimes.paramserver.algorithm import Algorithm, DataBlock, TrainingError
 from hocket.runtimes.paramserver.host_blocks import Spilled, SpillOptions
+from hocket.runtimes.paramserver.kernel import Kernel
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables
 from hocket.runtimes.paramserver.phase_turns import PhaseTurns
 from hocket.runtimes.paramserver.training import Paused
 from hocket.runtimes.paramserver.training import train as _train
 from hocket.runtimes.paramserver.training_result import EpochEnd, PhaseTimes, Trained
 
-__all__ = ["Algorithm", "DataBlock", "EpochEnd", "Paused", "PhaseTimes", "Spilled", "Trained", "TrainingError", "train"]
+__all__ = [
+    "Algorithm", "DataBlock", "EpochEnd", "Kernel", "Paused", "PhaseTimes", "Spilled", "Trained", "TrainingError",
+    "train",
+]  # fmt: skip
 
 
 def print_epoch(end: EpochEnd) -> None:

@@ -8,13 +8,13 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Array, TrainingError
 from hocket.runtimes.paramserver.file_blocks import FileReading
-from hocket.runtimes.paramserver.kernel_compiler import compiled
+from hocket.runtimes.paramserver.kernel import Kernel
 
 _POWERS = np.array([10.0**n for n in range(309)])
 _SEPARATORS = re.compile(r"[ \t\r,:]+")  # as the kernels below have them
@@ -82,10 +82,12 @@ def _texts(path: Path, reading: FileReading) -> Iterator[tuple[bytes, int]]:
 
 def _scanned(path: Path, text: bytes, first_line: int) -> Numbers:
     content = np.frombuffer(text, np.uint8)
-    most = _count(content)
+    most = _count_tokens(content)
     values, lines = np.empty(most), np.empty(most, np.int32)
     after_colon, odd = np.empty(most, np.bool_), np.empty(most, np.int32)
-    count, odds = _scan(content, _POWERS, values, lines, after_colon, odd)
+    counts = np.empty(2, np.int64)
+    _scan_tokens(content, _POWERS, values, lines, after_colon, odd, counts)
+    count, odds = counts.tolist()
     lines += np.int32(first_line - 1)
     found = Numbers(path, text, values[:count], lines[:count], after_colon[:count], first_line)
     _read_odd(found, odd[:odds])
@@ -113,6 +115,7 @@ def _fields(line: bytes) -> list[str]:
     return [field for field in _SEPARATORS.split(text) if field]
 
 
+@Kernel
 def _count_tokens(text: Array) -> int:
     count, within, comment = 0, False, False
     for i in range(len(text)):
@@ -129,10 +132,13 @@ def _count_tokens(text: Array) -> int:
     return count
 
 
-def _scan_tokens(text: Array, powers: Array, values: Array, lines: Array, after_colon: Array, odd: Array) -> Any:
+@Kernel
+def _scan_tokens(
+    text: Array, powers: Array, values: Array, lines: Array, after_colon: Array, odd: Array, counts: Array
+) -> None:
     """Digits are read into a whole number, which a power of ten scales: right to the last digit but one.
 
-    The whole number is below 1e18: scaled by up to 1e290, it is finite.
+    The whole number is below 1e18: scaled by up to 1e290, it is finite. `counts` are how many there are, and odd ones.
     """
     i, n, line, count, odds = 0, len(text), 1, 0, 0
     colon = False
@@ -205,8 +211,4 @@ def _scan_tokens(text: Array, powers: Array, values: Array, lines: Array, after_
         after_colon[count] = colon
         colon = False
         count += 1
-    return count, odds
-
-
-_count = compiled(_count_tokens)
-_scan = compiled(_scan_tokens)
+    counts[0], counts[1] = count, odds

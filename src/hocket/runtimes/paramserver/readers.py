@@ -10,7 +10,7 @@ import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Array, TrainingError
 from hocket.runtimes.paramserver.file_blocks import FileReading
-from hocket.runtimes.paramserver.kernel_compiler import compiled
+from hocket.runtimes.paramserver.kernel import Kernel
 from hocket.runtimes.paramserver.number_scanner import Numbers, scan_parts
 
 _LARGEST = 2**31 - 1
@@ -93,7 +93,7 @@ def _svmlight(numbers: Numbers, zero_based: bool) -> Examples:
     count, least = len(numbers.values), 0 if zero_based else 1
     labels, starts, lines = np.empty(count), np.empty(count + 1, np.int64), np.empty(count, np.int32)
     indices, values = np.empty(count // 2, np.int32), np.empty(count // 2)
-    rows = take_rows(
+    rows = _take_rows(
         numbers.values, numbers.lines, numbers.after_colon, least, _LARGEST, labels, starts, lines, indices, values
     )
     if rows < 0:
@@ -105,6 +105,7 @@ def _svmlight(numbers: Numbers, zero_based: bool) -> Examples:
     )
 
 
+@Kernel
 def _take_rows(
     numbers: Array, line: Array, after_colon: Array, least: int, largest: int, labels: Array, starts: Array,
     lines: Array, indices: Array, values: Array,
@@ -128,9 +129,6 @@ def _take_rows(
         rows += 1
     starts[rows] = pairs
     return rows
-
-
-take_rows = compiled(_take_rows)
 
 
 def _refuse_row(numbers: Numbers, least: int) -> NoReturn:

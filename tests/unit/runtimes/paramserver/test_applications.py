@@ -77,7 +77,7 @@ def plain_nmf(path: Path) -> float:
     items = rng.uniform(0.5, 1.5, (len(block.data["items"]), 16)).astype(np.float32) * np.float32(start)
     given = block.data["user"], block.data["item"], block.data["rating"], users, items
     for _ in range(CASES["nmf"][2]):
-        nmf.descend(*given, np.float32(OPTIONS["nmf"]["learning_rate"]), np.float32(0.02))
+        nmf.descend(*given, np.float32(OPTIONS["nmf"]["learning_rate"]), np.float32(0.02), np.empty(16, np.float32))
     return float(np.sqrt(nmf.squared_error(*given) / len(ratings.values)))
 
 

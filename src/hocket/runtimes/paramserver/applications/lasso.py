@@ -11,7 +11,7 @@ import numpy as np
 from hocket.runtimes.paramserver.algorithm import Array, DataBlock
 from hocket.runtimes.paramserver.applications.linear_model import AcceleratedDescent, ExamplesBlocks
 from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
-from hocket.runtimes.paramserver.kernel_compiler import compiled
+from hocket.runtimes.paramserver.kernel import Kernel
 
 
 class LassoRegression(AcceleratedDescent):
@@ -60,9 +60,11 @@ def load(
     return LassoRegression(made.features, 1 / max(made.curvature, 1e-12), **options), made.all()
 
 
-def _add_residuals(
+@Kernel
+def add_residuals(
     starts: Array, feature: Array, value: Array, label: Array, weights: Array, gradient: Array, part: float
 ) -> None:
+    """Add the gradient of half the squared errors, times `part`, to `gradient`."""
     for r in range(len(label)):
         residual = -label[r]
         for n in range(starts[r], starts[r + 1]):
@@ -72,7 +74,9 @@ def _add_residuals(
             gradient[feature[n]] += value[n] * residual
 
 
-def _squared_residuals(starts: Array, feature: Array, value: Array, label: Array, weights: Array) -> float:
+@Kernel
+def squared_residuals(starts: Array, feature: Array, value: Array, label: Array, weights: Array) -> float:
+    """Their sum."""
     total = 0.0
     for r in range(len(label)):
         residual = -label[r]
@@ -80,7 +84,3 @@ def _squared_residuals(starts: Array, feature: Array, value: Array, label: Array
             residual += value[n] * weights[feature[n]]
         total += residual * residual
     return total
-
-
-add_residuals = compiled(_add_residuals)
-squared_residuals = compiled(_squared_residuals)

@@ -15,7 +15,7 @@ import numpy as np
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock
 from hocket.runtimes.paramserver.column_spool import ColumnSpool, KeyCounts
 from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
-from hocket.runtimes.paramserver.kernel_compiler import compiled
+from hocket.runtimes.paramserver.kernel import Kernel
 from hocket.runtimes.paramserver.readers import bags_of_words_parts
 
 
@@ -49,6 +49,7 @@ class Lda(Algorithm):
             sample(
                 block.data["starts"], block.data["word"], block.state["topic"], counts, totals, block.state["random"],
                 np.float32(self.alpha), np.float32(self.beta), np.float32(self.beta * self.words),
+                *np.empty((3, self.topics), np.float32),
             )  # fmt: skip
         counts -= params["word_topics"]
         totals -= params["topics"]
@@ -59,7 +60,7 @@ class Lda(Algorithm):
         return float(
             negative_log_likelihood(
                 block.data["starts"], block.data["word"], block.state["topic"], params["word_topics"],
-                params["topics"], self.alpha, self.beta, self.beta * self.words,
+                params["topics"], self.alpha, self.beta, self.beta * self.words, *np.empty((2, self.topics)),
             )
             / self.tokens
         )  # fmt: skip
@@ -123,14 +124,16 @@ class _BagsBlocks:
         )  # fmt: skip
 
 
-def _sample(
+@Kernel
+def sample(
     starts: Array, word: Array, topic: Array, counts: Array, totals: Array, random: Array, alpha: Any, beta: Any,
-    beta_sum: Any,
+    beta_sum: Any, in_document: Array, weight: Array, likely: Array,
 ) -> None:  # fmt: skip
-    """One pass over all words. Random numbers are those of xorshift64*, whose state is kept with the block."""
+    """One pass over all words. Random numbers are those of xorshift64*, whose state is kept with the block.
+
+    The last three are room for a number a topic.
+    """
     topics, one = len(totals), np.float32(1)
-    in_document = np.empty(topics, np.float32)
-    weight, likely = np.empty_like(in_document), np.empty_like(in_document)
     for k in range(topics):
         weight[k] = one / (np.float32(totals[k]) + beta_sum)
     state = random[0]
@@ -170,11 +173,13 @@ def _sample(
     random[0] = state
 
 
-def _negative_log_likelihood(
-    starts: Array, word: Array, topic: Array, counts: Array, totals: Array, alpha: float, beta: float, beta_sum: float
-) -> float:
+@Kernel
+def negative_log_likelihood(
+    starts: Array, word: Array, topic: Array, counts: Array, totals: Array, alpha: float, beta: float, beta_sum: float,
+    in_document: Array, weight: Array,
+) -> float:  # fmt: skip
+    """The last two are room for a number a topic."""
     topics = len(totals)
-    in_document, weight = np.empty(topics), np.empty(topics)
     for k in range(topics):
         weight[k] = 1.0 / (totals[k] + beta_sum)
     found = 0.0
@@ -190,7 +195,3 @@ def _negative_log_likelihood(
                 likely += in_document[k] * (counts[word[n], k] + beta) * weight[k]
             found -= np.log(likely / (length + topics * alpha))
     return found
-
-
-sample = compiled(_sample)
-negative_log_likelihood = compiled(_negative_log_likelihood)

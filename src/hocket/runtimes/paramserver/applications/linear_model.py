@@ -16,7 +16,7 @@ import numpy as np
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock
 from hocket.runtimes.paramserver.column_spool import ColumnSpool
 from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
-from hocket.runtimes.paramserver.kernel_compiler import compiled
+from hocket.runtimes.paramserver.kernel import Kernel
 from hocket.runtimes.paramserver.readers import Examples, svmlight_parts
 
 _POWER_STEPS = 30
@@ -125,26 +125,31 @@ class ExamplesBlocks:
             data = self._plain(i).data
             self._sharing[data["features"]] += 1
             start = np.random.default_rng(0).uniform(0.5, 1.5, len(data["features"]) + 1)
-            total += largest_eigenvalue(data["starts"], data["feature"], data["value"], start, intercept, _POWER_STEPS)
+            total += largest_eigenvalue(
+                data["starts"], data["feature"], data["value"], start, np.empty_like(start), intercept, _POWER_STEPS
+            )
         return _MARGIN * total / self._rows
 
 
-def _largest_eigenvalue(
-    starts: Array, feature: Array, value: Array, vector: Array, intercept: bool, steps: int
+@Kernel
+def largest_eigenvalue(
+    starts: Array, feature: Array, value: Array, vector: Array, image: Array, intercept: bool, steps: int
 ) -> float:
+    """Of XᵀX, by power iteration from `vector`; `image` is room for another one."""
     last = len(vector) - 1
     if not intercept:
         vector[last] = 0.0
     size = 0.0
-    for step in range(steps):
-        before = size
-        size = np.sqrt((vector * vector).sum())
-        if size == 0.0:
-            return 0.0
-        if step > 1 and size - before <= _SETTLED * size:
+    for step in range(steps + 1):
+        before, squares = size, 0.0
+        for f in range(len(vector)):
+            squares += vector[f] * vector[f]
+        size = np.sqrt(squares)
+        if size == 0.0 or step == steps or (step > 1 and size - before <= _SETTLED * size):
             break
-        vector /= size
-        image = np.zeros_like(vector)
+        for f in range(len(vector)):
+            vector[f] /= size
+            image[f] = 0.0
         for r in range(len(starts) - 1):
             product = vector[last] if intercept else 0.0
             for n in range(starts[r], starts[r + 1]):
@@ -153,8 +158,5 @@ def _largest_eigenvalue(
                 image[feature[n]] += value[n] * product
             if intercept:
                 image[last] += product
-        vector[:] = image
-    return float(np.sqrt((vector * vector).sum()))
-
-
-largest_eigenvalue = compiled(_largest_eigenvalue)
+        vector, image = image, vector
+    return size

@@ -11,7 +11,7 @@ import numpy as np
 from hocket.runtimes.paramserver.algorithm import Array, DataBlock, TrainingError
 from hocket.runtimes.paramserver.applications.linear_model import AcceleratedDescent, ExamplesBlocks
 from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
-from hocket.runtimes.paramserver.kernel_compiler import compiled
+from hocket.runtimes.paramserver.kernel import Kernel
 from hocket.runtimes.paramserver.readers import Examples
 
 
@@ -38,7 +38,7 @@ class MultinomialRegression(AcceleratedDescent):
         gradient, of_intercept = np.zeros_like(params["weights"]), np.zeros_like(params["intercept"])
         add_gradient(
             data["starts"], data["feature"], data["value"], data["label"], params["weights"], params["intercept"],
-            gradient, of_intercept, data["parts"][1],
+            gradient, of_intercept, data["parts"][1], np.empty(self.classes),
         )  # fmt: skip
         return {"weights": gradient, "intercept": of_intercept}
 
@@ -50,8 +50,9 @@ class MultinomialRegression(AcceleratedDescent):
         """The block's part of the mean loss, and of the penalty that its features have."""
         data, weights = block.data, params["weights_last"]
         loss = log_loss(
-            data["starts"], data["feature"], data["value"], data["label"], weights, params["intercept_last"]
-        )
+            data["starts"], data["feature"], data["value"], data["label"], weights, params["intercept_last"],
+            np.empty(self.classes),
+        )  # fmt: skip
         part = data["parts"][0]
         penalty = self.l2 / 2 * float((np.square(weights).sum(axis=1) * data["penalty_share"]).sum())
         return float(loss) * float(part) / len(data["label"]) + penalty
@@ -82,13 +83,16 @@ def checked_labels(path: Path, examples: Examples, classes: int | None) -> Array
     return examples.labels.astype(np.int32)
 
 
-def _add_gradient(
+@Kernel
+def add_gradient(
     starts: Array, feature: Array, value: Array, label: Array, weights: Array, bias: Array, gradient: Array,
-    of_bias: Array, part: float,
+    of_bias: Array, part: float, likely: Array,
 ) -> None:  # fmt: skip
-    """Scores are computed here and in `_log_loss` alike: as a function of its own that takes half as long again."""
-    classes = weights.shape[1]
-    likely = np.empty(classes)
+    """Scores are computed here and in `log_loss` alike: as a function of its own that takes half as long again.
+
+    `likely` is room for a number a class.
+    """
+    classes = len(likely)
     for r in range(len(label)):
         for c in range(classes):
             likely[c] = bias[0, c]
@@ -96,7 +100,9 @@ def _add_gradient(
             x, f = value[n], feature[n]
             for c in range(classes):
                 likely[c] += x * weights[f, c]
-        top, total = likely.max(), 0.0
+        top, total = likely[0], 0.0
+        for c in range(1, classes):
+            top = max(top, likely[c])
         for c in range(classes):
             likely[c] = np.exp(likely[c] - top)
             total += likely[c]
@@ -109,9 +115,12 @@ def _add_gradient(
                 gradient[f, c] += x * likely[c]
 
 
-def _log_loss(starts: Array, feature: Array, value: Array, label: Array, weights: Array, bias: Array) -> float:
-    classes = weights.shape[1]
-    scores, loss = np.empty(classes), 0.0
+@Kernel
+def log_loss(
+    starts: Array, feature: Array, value: Array, label: Array, weights: Array, bias: Array, scores: Array
+) -> float:
+    """`scores` is room for a number a class."""
+    classes, loss = len(scores), 0.0
     for r in range(len(label)):
         for c in range(classes):
             scores[c] = bias[0, c]
@@ -119,12 +128,10 @@ def _log_loss(starts: Array, feature: Array, value: Array, label: Array, weights
             x, f = value[n], feature[n]
             for c in range(classes):
                 scores[c] += x * weights[f, c]
-        top, total = scores.max(), 0.0
+        top, total = scores[0], 0.0
+        for c in range(1, classes):
+            top = max(top, scores[c])
         for c in range(classes):
             total += np.exp(scores[c] - top)
         loss += np.log(total) + top - scores[label[r]]
     return loss
-
-
-add_gradient = compiled(_add_gradient)
-log_loss = compiled(_log_loss)

@@ -15,7 +15,7 @@ import numpy as np
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock
 from hocket.runtimes.paramserver.column_spool import ROWS_AT_ONCE, ColumnSpool, KeyCounts
 from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
-from hocket.runtimes.paramserver.kernel_compiler import compiled
+from hocket.runtimes.paramserver.kernel import Kernel
 from hocket.runtimes.paramserver.readers import ratings_parts
 
 
@@ -48,7 +48,7 @@ class Nmf(Algorithm):
         changed = params["items"].copy()
         descend(
             block.data["user"], block.data["item"], block.data["rating"], block.state["users"], changed,
-            np.float32(self.learning_rate), np.float32(self.regularisation),
+            np.float32(self.learning_rate), np.float32(self.regularisation), np.empty(self.rank, np.float32),
         )  # fmt: skip
         # Each block moves an item as if it were alone; a part of each keeps the sum from going too far.
         changed -= params["items"]
@@ -139,12 +139,12 @@ class _RatingsBlocks:
         return self._rated[1]
 
 
-def _descend(
-    user: Array, item: Array, rating: Array, users: Array, items: Array, rate: Any, regularisation: Any
+@Kernel
+def descend(
+    user: Array, item: Array, rating: Array, users: Array, items: Array, rate: Any, regularisation: Any, u: Array
 ) -> None:
-    """Ratings are sorted by user: the factors of one stay in the core's registers while its ratings are looked at."""
+    """Ratings are sorted by user: the factors of one are in `u` while its ratings are looked at."""
     rank, zero, kept = users.shape[1], rate * 0, rate / rate - rate * regularisation
-    u = np.empty(rank, users.dtype)
     last = -1
     for n in range(len(rating)):
         x, y = user[n], item[n]
@@ -170,7 +170,9 @@ def _descend(
             users[last, f] = u[f]
 
 
-def _squared_error(user: Array, item: Array, rating: Array, users: Array, items: Array) -> float:
+@Kernel
+def squared_error(user: Array, item: Array, rating: Array, users: Array, items: Array) -> float:
+    """The sum over all ratings."""
     total = 0.0
     for n in range(len(rating)):
         u, i = users[user[n]], items[item[n]]
@@ -180,7 +182,3 @@ def _squared_error(user: Array, item: Array, rating: Array, users: Array, items:
         error = rating[n] - predicted
         total += error * error
     return total
-
-
-descend = compiled(_descend)
-squared_error = compiled(_squared_error)
