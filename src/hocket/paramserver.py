@@ -15,7 +15,7 @@
     trained = train(Mean(), [DataBlock("all", {"x": x})], epochs=20)
 
 As a job of Hocket it reports its epochs, saves checkpoints, and is paused and resumed. It needs NumPy, and nothing else
-of Hocket; a `Kernel`, and so the applications that come with it (`hocket paramserver`), needs numba when it is compiled.
+of Hocket; a `Kernel`, as the applications that come with it (`hocket paramserver`) have some, needs numba once.
 """
 
 import os
