@@ -43,11 +43,12 @@ class MixedJob(NamedTuple):
     options: dict[str, Any]
     epochs: int
 
-    def command(self, folder: Path, share: float, workers: int) -> list[str]:
+    def command(self, folder: Path, share: float, workers: int, input_cache: Path | str = "none") -> list[str]:
         """That trains it for a share of its epochs."""
         blocks = str(_BLOCKS * workers)
         words = [sys.executable, str(_PROGRAM), self.application, "--data", str(self.file(folder))]
         words += ["--workers", str(workers), "--blocks", blocks, "--batch", blocks, "--objective-every", "0"]
+        words += ["--input-cache", str(input_cache)]
         for name, value in self.options.items():
             words += [f"--{name}", str(value)]
         return [*words, "--epochs", str(self.iterations(share))]
@@ -60,10 +61,11 @@ class MixedJob(NamedTuple):
         """Its input."""
         return folder / f"{self.name}.txt"
 
-    def spec(self, folder: Path, share: float, shape: HostShape) -> dict[str, Any]:
-        """As it is submitted. Each host has the file."""
+    def spec(self, folder: Path, share: float, shape: HostShape, input_cache: Path) -> dict[str, Any]:
+        """As it is submitted. Each host has the file; they share the cache of input, as they share checkpoints."""
         return {
-            "id": self.name, "kind": "parameter-server", "command": self.command(folder, share, shape.workers),
+            "id": self.name, "kind": "parameter-server",
+            "command": self.command(folder, share, shape.workers, input_cache),
             "cwd": "/", "sizes": list(SIZES), "gpus": 0, "cores": shape.cores, "mem_mib": _JOB_MIB, "grace_s": 60.0,
             "env": {"OPENBLAS_NUM_THREADS": "1"}, "warm": shape.is_warm,
         }  # fmt: skip

@@ -92,7 +92,9 @@ def run_policy(
             raise RunFailed(f"hosts with links of their own cannot be made: {hosts.plain}")
         hosts.start_controller(*POLICIES[policy], "--lease", "120")
         sampler = _Sampler(hosts, mbit, shape.cores)
-        said = hosts.call("POST", "/v1/jobs", {"jobs": [job.spec(data, share, shape) for job in jobs]})
+        # Of this run: each run reads all input once.
+        specs = [job.spec(data, share, shape, hosts.home / "input") for job in jobs]
+        said = hosts.call("POST", "/v1/jobs", {"jobs": specs})
         if refused := [job for job in said["jobs"] if job["refused"]]:
             raise RunFailed(f"policy {policy}: {refused}")
         try:

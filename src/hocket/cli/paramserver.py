@@ -46,6 +46,15 @@ Memory = Annotated[
 SpillDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="For input on disk. Default: the folder for temporary files.")
 ]
+InputCacheFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--input-cache",
+        metavar="DIR|none",
+        help="Keep the input there as it was read, for later starts on the same file. "
+        "Default: ~/.cache/hocket/input, of which at most a tenth of the disk's free room is used.",
+    ),
+]
 AsJsonLines = Annotated[bool, typer.Option("--json", help="Print a JSON object for each epoch.")]
 ZeroBased = Annotated[bool, typer.Option("--zero-based", help="Indices of features are counted from 0, not 1.")]
 
@@ -77,6 +86,7 @@ def nmf(
     out: Out = None,
     memory: Memory = None,
     spill_dir: SpillDir = None,
+    input_cache: InputCacheFolder = None,
     as_json: AsJsonLines = False,
 ) -> None:
     """Non-negative matrix factorisation of ratings, lines `user item rating`.
@@ -105,6 +115,7 @@ def lda(
     out: Out = None,
     memory: Memory = None,
     spill_dir: SpillDir = None,
+    input_cache: InputCacheFolder = None,
     as_json: AsJsonLines = False,
 ) -> None:
     """Topics of documents (UCI's docword format), by collapsed Gibbs sampling.
@@ -137,6 +148,7 @@ def mlr(
     out: Out = None,
     memory: Memory = None,
     spill_dir: SpillDir = None,
+    input_cache: InputCacheFolder = None,
     as_json: AsJsonLines = False,
 ) -> None:
     """Multinomial logistic regression on svmlight data.
@@ -163,6 +175,7 @@ def lasso(
     out: Out = None,
     memory: Memory = None,
     spill_dir: SpillDir = None,
+    input_cache: InputCacheFolder = None,
     as_json: AsJsonLines = False,
 ) -> None:
     """Linear regression with few weights that are not 0, on svmlight data.
@@ -213,7 +226,7 @@ def _train(application: str, given: dict[str, Any], own: dict[str, Any]) -> None
     try:
         loader = import_module(f"hocket.runtimes.paramserver.applications.{application}")
         batch = given["batch"] or given["blocks"]
-        with _reading(given["data"], memory, given["spill_dir"]) as reading:
+        with _reading(given["data"], memory, given["spill_dir"], given["input_cache"]) as reading:
             algorithm, blocks = loader.load(
                 given["data"], given["blocks"], batch, seed=given["seed"], reading=reading, **own
             )
@@ -233,19 +246,23 @@ def _train(application: str, given: dict[str, Any], own: dict[str, Any]) -> None
 
 
 @contextmanager
-def _reading(data: Path, memory: int | None, spill_dir: Path | None) -> Iterator[FileReading]:
+def _reading(data: Path, memory: int | None, spill_dir: Path | None, input_cache: str | None) -> Iterator[FileReading]:
     """How a file is read within the memory that there is, with a bar if that takes a while."""
     import os
 
     from hocket.cli.terminal.progress import watching
+    from hocket.runtimes.paramserver.cache_folder import cache_folder
     from hocket.runtimes.paramserver.file_blocks import FileReading
     from hocket.runtimes.paramserver.host_blocks import spill_file
+    from hocket.runtimes.paramserver.input_cache import InputCache
     from hocket.runtimes.paramserver.launch_variables import LaunchVariables
 
     memory = memory or LaunchVariables.of(os.environ).memory_bytes
     size = data.stat().st_size if data.is_file() else 0
     folder = spill_file(None if spill_dir is None else str(spill_dir)).folder
-    reading = FileReading.within(memory, size, folder)
+    kept_in = cache_folder("input") if input_cache is None else Path(input_cache)
+    cache = None if kept_in is None or input_cache == "none" else InputCache(kept_in)
+    reading = FileReading.within(memory, size, folder, cache)
     with watching(f"reading {data.name}", size // 1_000_000, lambda: reading.done_bytes // 1_000_000, "MB"):
         yield reading
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from hocket.runtimes.paramserver.cache_folder import cache_folder
 from hocket.runtimes.paramserver.kernel_compiler import MachineCode
 
 _DIGEST = hashlib.sha256().digest_size
@@ -19,9 +20,9 @@ class KernelCache:
 
     def __init__(self, module_file: str, name: str, fingerprint: bytes) -> None:
         self._name, self._fingerprint = name, fingerprint
-        beside, home = Path(module_file).parent / "__pycache__", os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        # The second one is for users who may not write where Hocket is installed.
-        self._folders = (beside, Path(home).expanduser() / "hocket" / "kernels")
+        self._folders = [Path(module_file).parent / "__pycache__"]
+        if (own := cache_folder("kernels")) is not None:  # for users who may not write where Hocket is installed
+            self._folders.append(own)
 
     def load(self, key: str) -> MachineCode | None:
         """What was kept for this machine and these types of arguments."""

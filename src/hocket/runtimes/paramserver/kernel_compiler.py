@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from importlib.metadata import version
 from types import CodeType
 from typing import Any
 
@@ -73,11 +72,11 @@ def compile_kernel(function: Callable[..., Any], arguments: tuple[ArgumentType, 
 
 
 def fingerprint(function: Callable[..., Any]) -> bytes:
-    """What the machine code depends on, but for the machine and the types of arguments."""
+    """What the machine code depends on, but for the machine, the types of arguments, and the version of LLVM."""
     code: CodeType = function.__code__
     if function.__closure__:
         raise TypeError(f"kernel {function.__qualname__} uses variables of the function around it")
     known = {name: function.__globals__.get(name) for name in code.co_names}
     numbers = {name: value for name, value in known.items() if isinstance(value, bool | int | float)}
-    parts = (code.co_code, code.co_consts, code.co_names, code.co_varnames, numbers, _FORMAT, version("numba"))
+    parts = (code.co_code, code.co_consts, code.co_names, code.co_varnames, numbers, _FORMAT)
     return hashlib.sha256(repr(parts).encode()).digest()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import mmap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,15 +36,22 @@ class ArrayPlaces:
     @classmethod
     def of(cls, arrays: Mapping[str, Array]) -> ArrayPlaces:
         """One array after the other. Raises ValueError for what cannot be kept on disk."""
-        places, end = [], 0
         for name, array in arrays.items():
             if not isinstance(array, np.ndarray):
                 raise ValueError(f"'{name}' is {type(array).__name__}; it must be an array to be kept on disk")
             if array.dtype.hasobject:
                 said = f"array '{name}' has Python objects (dtype {array.dtype})"
                 raise ValueError(f"{said}, which cannot be kept on disk")
-            places.append(_Place(name, end, array.shape, array.dtype))
-            end += whole_pages(array.nbytes)
+        return cls.of_forms((name, array.shape, array.dtype) for name, array in arrays.items())
+
+    @classmethod
+    def of_forms(cls, forms: Iterable[tuple[str, tuple[int, ...], Any]]) -> ArrayPlaces:
+        """The same, of arrays with these names, shapes and types."""
+        places, end = [], 0
+        for name, shape, dtype in forms:
+            place = _Place(name, end, shape, np.dtype(dtype))
+            places.append(place)
+            end += whole_pages(math.prod(shape) * place.dtype.itemsize)
         return cls(tuple(places), end)
 
     def put(self, arrays: Mapping[str, Array], buffer: mmap.mmap, offset: int = 0) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Array, DataBlock
 from hocket.runtimes.paramserver.applications.linear_model import AcceleratedDescent, ExamplesBlocks
-from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
+from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading, ReadInput
 from hocket.runtimes.paramserver.kernel import Kernel
 
 
@@ -54,10 +54,15 @@ def load(
 ) -> tuple[LassoRegression, FileBlocks]:
     """The algorithm and its blocks for an svmlight file; labels are any numbers."""
     options.pop("seed", None)
-    made = ExamplesBlocks(
-        path, reading or FileReading(), zero_based, lambda part: part.labels, blocks, batch, intercept=False
-    )
-    return LassoRegression(made.features, 1 / max(made.curvature, 1e-12), **options), made.all()
+    reading = reading or FileReading()
+
+    def read() -> ReadInput:
+        made = ExamplesBlocks(path, reading, zero_based, lambda part: part.labels, blocks, batch, intercept=False)
+        return ReadInput({"features": made.features, "step": 1 / max(made.curvature, 1e-12)}, made.all())
+
+    key = {"application": "lasso", "blocks": blocks, "batch": batch, "zero_based": zero_based}
+    found = reading.blocks(path, key, read)
+    return LassoRegression(**found.facts, **options), found.blocks
 
 
 @Kernel

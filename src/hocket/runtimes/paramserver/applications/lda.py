@@ -14,7 +14,7 @@ import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock
 from hocket.runtimes.paramserver.column_spool import ColumnSpool, KeyCounts
-from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
+from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading, ReadInput
 from hocket.runtimes.paramserver.kernel import Kernel
 from hocket.runtimes.paramserver.readers import bags_of_words_parts
 
@@ -71,16 +71,23 @@ def load(
     blocks: int,
     batch: int,  # noqa: ARG001
     reading: FileReading | None = None,
+    seed: int = 0,
     **options: Any,
 ) -> tuple[Lda, FileBlocks]:
     """The algorithm and its blocks for a file of bags of words."""
     reading = reading or FileReading()
+    key = {"application": "lda", "blocks": blocks, "seed": seed}
+    found = reading.blocks(path, key, lambda: _read(path, blocks, seed, reading))
+    return Lda(**found.facts, **options), found.blocks
+
+
+def _read(path: Path, blocks: int, seed: int, reading: FileReading) -> ReadInput:
     columns, words = ColumnSpool(dict.fromkeys(("document", "word", "count"), np.int32), reading.folder), 0
     for part in bags_of_words_parts(path, reading):
         columns.append(document=part.document, word=part.word, count=part.counts)
         words = part.words
-    made = _BagsBlocks(columns, blocks, path.name, int(options.pop("seed", 0)))
-    return Lda(words, made.tokens, **options), FileBlocks(made.numbers, made.block, made.columns)
+    made = _BagsBlocks(columns, blocks, path.name, seed)
+    return ReadInput({"words": words, "tokens": made.tokens}, FileBlocks(made.numbers, made.block, made.columns))
 
 
 class _BagsBlocks:

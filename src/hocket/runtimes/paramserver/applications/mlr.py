@@ -10,7 +10,7 @@ import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Array, DataBlock, TrainingError
 from hocket.runtimes.paramserver.applications.linear_model import AcceleratedDescent, ExamplesBlocks
-from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
+from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading, ReadInput
 from hocket.runtimes.paramserver.kernel import Kernel
 from hocket.runtimes.paramserver.readers import Examples
 
@@ -64,13 +64,19 @@ def load(
 ) -> tuple[MultinomialRegression, FileBlocks]:  # fmt: skip
     """The algorithm and its blocks for an svmlight file; labels are 0 to `classes` - 1."""
     options.pop("seed", None)
-    made = ExamplesBlocks(
-        path, reading or FileReading(), zero_based, lambda part: checked_labels(path, part, classes), blocks, batch,
-        intercept=True,
-    )  # fmt: skip
-    step = 1 / max(made.curvature / 2, 1e-12)
-    count = classes or int(made.largest_label) + 1
-    return MultinomialRegression(made.features, count, step, **options), made.all()
+    reading = reading or FileReading()
+
+    def read() -> ReadInput:
+        made = ExamplesBlocks(
+            path, reading, zero_based, lambda part: checked_labels(path, part, classes), blocks, batch, intercept=True
+        )
+        count = classes or int(made.largest_label) + 1
+        step = 1 / max(made.curvature / 2, 1e-12)
+        return ReadInput({"features": made.features, "classes": count, "step": step}, made.all())
+
+    key = {"application": "mlr", "blocks": blocks, "batch": batch, "classes": classes, "zero_based": zero_based}
+    found = reading.blocks(path, key, read)
+    return MultinomialRegression(**found.facts, **options), found.blocks
 
 
 def checked_labels(path: Path, examples: Examples, classes: int | None) -> Array:

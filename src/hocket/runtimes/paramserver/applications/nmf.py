@@ -14,7 +14,7 @@ import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock
 from hocket.runtimes.paramserver.column_spool import ROWS_AT_ONCE, ColumnSpool, KeyCounts
-from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading
+from hocket.runtimes.paramserver.file_blocks import FileBlocks, FileReading, ReadInput
 from hocket.runtimes.paramserver.kernel import Kernel
 from hocket.runtimes.paramserver.readers import ratings_parts
 
@@ -68,18 +68,25 @@ class Nmf(Algorithm):
 
 
 def load(
-    path: Path, blocks: int, batch: int, reading: FileReading | None = None, **options: Any
+    path: Path, blocks: int, batch: int, reading: FileReading | None = None, seed: int = 0, **options: Any
 ) -> tuple[Nmf, FileBlocks]:
     """The algorithm and its blocks for a file of ratings."""
     reading = reading or FileReading()
+    key = {"application": "nmf", "blocks": blocks, "batch": batch, "seed": seed}
+    found = reading.blocks(path, key, lambda: _read(path, blocks, batch, seed, reading))
+    return Nmf(**found.facts, **options), found.blocks
+
+
+def _read(path: Path, blocks: int, batch: int, seed: int, reading: FileReading) -> ReadInput:
     columns = ColumnSpool({"user": np.int32, "item": np.int32, "rating": np.float32}, reading.folder)
     for part in ratings_parts(path, reading):
         columns.append(user=part.users, item=part.items, rating=part.values)
     items = 1 + max(int(part.max()) for (part,) in columns.parts("item"))
     count = columns.length("rating")
     mean = math.fsum(part.sum(dtype=np.float64) for (part,) in columns.parts("rating")) / count
-    made = _RatingsBlocks(columns, blocks, batch, items, path.name, int(options.pop("seed", 0)))
-    return Nmf(items, count, mean, **options), FileBlocks(range(made.count), made.block, made.columns)
+    made = _RatingsBlocks(columns, blocks, batch, items, path.name, seed)
+    facts = {"items": items, "ratings": count, "mean": mean}
+    return ReadInput(facts, FileBlocks(range(made.count), made.block, made.columns))
 
 
 class _RatingsBlocks:
