@@ -14,6 +14,7 @@ from hocket.cli.terminal.errors import InputError
 if TYPE_CHECKING:
     from hocket.paramserver import EpochEnd
     from hocket.runtimes.paramserver.file_blocks import FileReading
+    from hocket.runtimes.paramserver.input_cache import InputCache
 
 paramserver = typer.Typer(name="paramserver", no_args_is_help=True)
 
@@ -251,20 +252,32 @@ def _reading(data: Path, memory: int | None, spill_dir: Path | None, input_cache
     import os
 
     from hocket.cli.terminal.progress import watching
-    from hocket.runtimes.paramserver.cache_folder import cache_folder
     from hocket.runtimes.paramserver.file_blocks import FileReading
     from hocket.runtimes.paramserver.host_blocks import spill_file
-    from hocket.runtimes.paramserver.input_cache import InputCache
     from hocket.runtimes.paramserver.launch_variables import LaunchVariables
 
     memory = memory or LaunchVariables.of(os.environ).memory_bytes
     size = data.stat().st_size if data.is_file() else 0
     folder = spill_file(None if spill_dir is None else str(spill_dir)).folder
-    kept_in = cache_folder("input") if input_cache is None else Path(input_cache)
-    cache = None if kept_in is None or input_cache == "none" else InputCache(kept_in)
-    reading = FileReading.within(memory, size, folder, cache)
+    reading = FileReading.within(memory, size, folder, _cache(input_cache))
     with watching(f"reading {data.name}", size // 1_000_000, lambda: reading.done_bytes // 1_000_000, "MB"):
         yield reading
+
+
+def _cache(chosen: str | None) -> InputCache | None:
+    """Where input is kept as it was read. A folder that was chosen must be there, or be made."""
+    from hocket.runtimes.paramserver.cache_folder import cache_folder
+    from hocket.runtimes.paramserver.input_cache import InputCache
+
+    if chosen == "none":
+        return None
+    folder = cache_folder("input") if chosen is None else Path(chosen)
+    if chosen is not None:
+        try:
+            Path(chosen).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--input-cache '{chosen}' cannot be used: {error.strerror}") from error
+    return None if folder is None else InputCache(folder)
 
 
 def _print_json(end: EpochEnd) -> None:

@@ -69,6 +69,25 @@ def test_generated_data_can_be_trained_on(tmp_path: Path) -> None:
     assert [line.split()[1] for line in done.stdout.splitlines() if "objective" in line] == ["5/10", "10/10"]
 
 
+def test_input_is_kept_for_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, own, chosen = tmp_path / "ratings.txt", tmp_path / "home" / "hocket" / "input", tmp_path / "chosen"
+    data.write_text("".join(f"{u} {i} {1 + (u + i) % 4}.00000000000\n" for u in range(1000) for i in range(60)))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    words = ("paramserver", "nmf", "--data", str(data), "--epochs", "2", "--rank", "2", "--workers", "1")
+    read = hocket(*words, "--input-cache", "none").stdout
+    assert not own.exists()
+    assert "epoch 2/2 objective=" in read
+    for folder, more in ((own, ()), (chosen, ("--input-cache", str(chosen)))):
+        for memory in ((), ("--memory", "8GiB")):
+            assert hocket(*words, *more, *memory).stdout == read
+        (entry,) = folder.iterdir()
+        before = entry.stat().st_ino
+        assert hocket(*words, *more).stdout == read
+        assert entry.stat().st_ino == before
+    said = refused(*words, "--input-cache", str(data))
+    assert said == f"hocket: --input-cache '{data}' cannot be used: File exists\n"
+
+
 def test_what_is_wrong_is_said_in_one_line(ratings: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.txt"
     bad.write_text("0 1:2\n7 1:3\n")

@@ -75,7 +75,11 @@ class FileBlocks(Sequence[DataBlock]):
     def taken(self) -> None:
         """No more blocks will be read: if this was the only reader, free what they are made from."""
         if self.is_used_once:
-            self._source.close()
+            self.close()
+
+    def close(self) -> None:
+        """Give back what they are made from."""
+        self._source.close()
 
 
 class ReadInput(NamedTuple):

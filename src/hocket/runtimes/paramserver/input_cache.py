@@ -89,8 +89,7 @@ class InputCache:
         entry = _Entry.opened(target, read)
         if entry is None:
             return given
-        given.blocks.is_used_once = True
-        given.blocks.taken()
+        given.blocks.close()
         return entry.input()
 
     def _room(self) -> float:
@@ -238,8 +237,7 @@ class _Entry:
         """Give back what it has."""
         self._close()
         if self._again is not None:
-            self._again.is_used_once = True
-            self._again.taken()
+            self._again.close()
 
 
 def _contents(file: int) -> _Contents:

@@ -152,8 +152,7 @@ def test_damaged_entries_are_read_again(file: Path, folder: Path, at: int, caplo
     assert len(read.sources) == (3 if at >= 0 else 2), "a damaged block is found when blocks are there already"
     if at >= 0:
         assert f"'{entry}' is damaged" in caplog.text
-        found.blocks.is_used_once = True
-        found.blocks.taken()
+        found.blocks.close()
         assert read.sources[1].is_closed
 
 
