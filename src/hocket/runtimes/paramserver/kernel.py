@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from ctypes import addressof, byref, c_char
-from functools import cache
+from functools import cache, update_wrapper
 from threading import Lock
 from typing import Any, cast
 
@@ -30,6 +30,7 @@ class Kernel:
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        update_wrapper(self, function)
         self.function = function
         self._by_types: dict[tuple[object, ...], Callable[..., Any]] = {}
 
@@ -46,7 +47,7 @@ class Kernel:
         types = tuple(ArgumentType(np.asarray(a).dtype.str, np.ndim(a)) for a in arguments)
         name = self.function.__name__
         kept = KernelCache(self.function.__code__.co_filename, name, fingerprint(self.function))
-        key = repr((_machine(), types))
+        key = repr((_machine(), self.function.__qualname__, types))
         code = kept.load(key)
         if code is None:
             code = compile_kernel(self.function, types)

@@ -20,7 +20,8 @@ class KernelCache:
 
     def __init__(self, module_file: str, name: str, fingerprint: bytes) -> None:
         self._name, self._fingerprint = name, fingerprint
-        self._folders = [Path(module_file).parent / "__pycache__"]
+        module = Path(module_file)
+        self._folders = [module.parent / "__pycache__"] if module.is_file() else []  # It may have been typed in.
         if (own := cache_folder("kernels")) is not None:  # for users who may not write where Hocket is installed
             self._folders.append(own)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
 
 _FORMAT = 1  # Count up where something below changes what machine code there is.
@@ -33,7 +34,6 @@ class MachineCode(Struct, frozen=True):
 
 def compile_kernel(function: Callable[..., Any], arguments: tuple[ArgumentType, ...]) -> MachineCode:
     """Compile for this machine. A kernel cannot create arrays or raise errors, which would need Python."""
-    import numpy as np
     from numba import from_dtype, types
     from numba.core.compiler import Flags, compile_extra
     from numba.core.compiler_lock import global_compiler_lock
@@ -73,10 +73,40 @@ def compile_kernel(function: Callable[..., Any], arguments: tuple[ArgumentType, 
 
 def fingerprint(function: Callable[..., Any]) -> bytes:
     """What the machine code depends on, but for the machine, the types of arguments, and the version of LLVM."""
-    code: CodeType = function.__code__
     if function.__closure__:
         raise TypeError(f"kernel {function.__qualname__} uses variables of the function around it")
-    known = {name: function.__globals__.get(name) for name in code.co_names}
-    numbers = {name: value for name, value in known.items() if isinstance(value, bool | int | float)}
-    parts = (code.co_code, code.co_consts, code.co_names, code.co_varnames, numbers, _FORMAT)
-    return hashlib.sha256(repr(parts).encode()).digest()
+    return hashlib.sha256(repr((_FORMAT, _of_function(function, frozenset()))).encode()).digest()
+
+
+def _of_function(function: Callable[..., Any], inside: frozenset[object]) -> object:
+    """What a function does, from the same in every process. `inside` are functions that are being looked at."""
+    code: CodeType = function.__code__
+    known, names, inside = function.__globals__, sorted(_names(code)), inside | {function}
+    used = {name: _of_global(known[name], names, inside) for name in names if name in known}
+    return _of_code(code), used
+
+
+def _of_code(code: CodeType) -> object:
+    constants = [_of_code(one) if isinstance(one, CodeType) else one for one in code.co_consts]
+    return code.co_code, constants, code.co_names, code.co_varnames
+
+
+def _names(code: CodeType) -> set[str]:
+    """Names of globals (and of attributes), also in functions within."""
+    within = (_names(one) for one in code.co_consts if isinstance(one, CodeType))
+    return set(code.co_names).union(*within)
+
+
+def _of_global(value: object, names: list[str], inside: frozenset[object]) -> object:
+    """What a kernel sees of a global: numba compiles numbers and arrays in, and functions that it compiles itself."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, bool | int | float | complex | str | bytes | tuple | np.generic):
+        return repr(value)
+    if isinstance(value, ModuleType) and value.__name__ not in ("math", "numpy"):
+        found = {name: getattr(value, name) for name in names if hasattr(value, name)}
+        return {name: _of_global(one, [], inside) for name, one in found.items()}
+    function = getattr(value, "py_func", value)
+    if isinstance(function, FunctionType):
+        return function.__qualname__ if function in inside else _of_function(function, inside)
+    return type(value).__name__

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
 from threading import Event, Thread
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from numba import njit
 
 from hocket.runtimes.paramserver import kernel as kernel_module
 from hocket.runtimes.paramserver.kernel import Kernel
+from hocket.runtimes.paramserver.kernel_compiler import fingerprint
 
 FACTOR = 3
 KEPT = 5.0
@@ -28,10 +31,11 @@ def scaled_sum(values: Any, weights: Any, by: Any) -> float:
     return FACTOR * total
 
 
-def copied(function: Any, folder: Path, **numbers: float) -> Kernel:
+def copied(function: Any, folder: Path, **changed: object) -> Kernel:
     """The kernel, as if its module were in the folder."""
+    (folder / "module.py").touch()
     code = function.__code__.replace(co_filename=str(folder / "module.py"))
-    return Kernel(FunctionType(code, {**function.__globals__, **numbers}, function.__name__))
+    return Kernel(FunctionType(code, {**function.__globals__, **changed}, function.__name__))
 
 
 def files(folder: Path) -> list[Path]:
@@ -76,6 +80,82 @@ def test_what_is_kept_is_not_used_for_another_version_of_the_kernel(tmp_path: Pa
     assert copied(changed, tmp_path)(VALUES, WEIGHTS, 2.0) == EXPECTED + 3
     assert len(compilations) == 3
     assert len(files(tmp_path)) == 1, "an older version stays on disk for ever"
+
+
+TABLE = np.array([1.0, 2.0])
+helpers = ModuleType("helpers")
+helpers.FACTOR = 2.0  # type: ignore[attr-defined]
+other_helpers = ModuleType("helpers")
+other_helpers.FACTOR = 5.0  # type: ignore[attr-defined]
+
+
+@njit  # type: ignore[misc]
+def doubled(value: Any) -> Any:
+    return 2 * value
+
+
+@njit  # type: ignore[misc]
+def tripled(value: Any) -> Any:
+    return 3 * value
+
+
+def of_globals(value: Any) -> Any:
+    return doubled(value) + TABLE[1] + helpers.FACTOR
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [("doubled", tripled, 34.0), ("TABLE", TABLE + 1, 25.0), ("helpers", other_helpers, 27.0)],
+)
+def test_a_kernel_is_compiled_anew_once_what_it_uses_has_changed(
+    tmp_path: Path, compilations: list[str], name: str, value: Any, expected: float
+) -> None:
+    for _ in range(2):
+        assert copied(of_globals, tmp_path)(10.0) == 24.0
+    assert len(compilations) == 1
+    for _ in range(2):
+        assert copied(of_globals, tmp_path, **{name: value})(10.0) == expected
+    assert len(compilations) == 2
+
+
+def with_a_function_within(values: Any) -> Any:
+    def scaled(value: Any) -> Any:
+        return FACTOR * value
+
+    return [scaled(value) for value in values]
+
+
+def test_a_fingerprint_is_the_same_in_every_process() -> None:
+    program = (
+        "from tests.unit.runtimes.paramserver.test_kernel import of_globals, with_a_function_within, fingerprint;"
+        "print(fingerprint(of_globals).hex(), fingerprint(with_a_function_within).hex())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [fingerprint(of_globals).hex(), fingerprint(with_a_function_within).hex()]
+    changed = FunctionType(with_a_function_within.__code__, {**with_a_function_within.__globals__, "FACTOR": 4})
+    assert fingerprint(changed) != fingerprint(with_a_function_within)
+
+
+TYPED = """
+import numpy as np
+from hocket.paramserver import Kernel
+
+@Kernel
+def first(values):
+    return values[0]
+
+print(first(np.ones(2)), first.__name__)
+"""
+
+
+def test_kernels_typed_in_are_kept_in_the_users_own_folder(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "home")}
+    (tmp_path / "work").mkdir()
+    command, folder = [sys.executable, "-"], tmp_path / "work"
+    done = subprocess.run(command, input=TYPED, capture_output=True, text=True, check=True, cwd=folder, env=environment)
+    assert done.stdout.split() == ["1.0", "first"]
+    assert not list(folder.iterdir())
+    assert len(list((tmp_path / "home/hocket/kernels").iterdir())) == 1
 
 
 @pytest.mark.parametrize("change", [lambda c: c[:-1], lambda c: c[:100] + bytes([c[100] ^ 1]) + c[101:], lambda _: b""])
