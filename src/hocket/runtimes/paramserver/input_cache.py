@@ -206,7 +206,8 @@ class _Entry:
         except OSError:
             return None
         try:
-            os.utime(path)
+            with suppress(OSError):  # It may be another user's, or on a disk that is read-only.
+                os.utime(path)
             return cls(path, file, _contents(file), read)
         except (OSError, ValueError):
             os.close(file)

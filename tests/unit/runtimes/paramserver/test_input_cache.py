@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -90,6 +91,17 @@ def test_a_file_is_read_once(file: Path, folder: Path) -> None:
     assert len(read.sources) == 1
     assert read.sources[0].is_closed, "blocks come from the cache at once, and not from memory"
     assert [path.suffix for path in folder.iterdir()] == [".input"]
+
+
+def test_what_another_user_has_kept_is_taken(file: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_utime(_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    read = Reader()
+    InputCache(folder).blocks(file, KEY, read)
+    monkeypatch.setattr(os, "utime", no_utime)
+    must_be_read(InputCache(folder).blocks(file, KEY, read))
+    assert len(read.sources) == 1
 
 
 def test_another_file_or_key_is_read(file: Path, folder: Path) -> None:
