@@ -143,23 +143,7 @@ class Query:
                 raise NotSplit("as asked")
             if statement is None:
                 raise NotSplit(str(unresolved))
-            require_same_in_batches(statement)
-            if len(described) != len(statement.expressions):
-                raise NotSplit("an expression stands for several columns")
-            top = blocks_of(statement)
-            split = find_split(top, self.data)
-            self._rewriting = rewriting = Rewriting(top, split, self.data.unit_rows, self.data.rows)
-            if split.mode is Mode.SAMPLED:
-                sampled = _bounded_numbers(rewriting.sampled(REPLICATES), [kind for _name, kind in described])
-                self._answers = SampledAnswers(self.data, sampled)
-            else:
-                self._answers = CollectedAnswers(self.data, rewriting.collected())
-            self.mode, self.how = split.mode, f"{split}; {self.data.how_read(split)}"
-            self.rows = sum(self.data.rows(table) for table in {use.table for use in split.columns})
-            # The envelope is a rule about several answers.
-            self._uses_batches = self._answers.continues_in_batches or accuracy_rule == "envelope"
-            if not self._uses_batches:
-                self.how = f"{self.how}; after one answer all at once: COUNT(DISTINCT …) is merged from all its values"
+            self._split(statement, [kind for _name, kind in described], accuracy_rule)
         except NotSplit as reason:
             self.how = f"all at once: {reason}"
         except duckdb.Error as error:  # Statistics of the data are looked up, which reads them.
@@ -170,6 +154,26 @@ class Query:
         self.accuracy_rule = accuracy_rule
         self._goal = self._read_goal(until)
         self._folder = QueryStateFolder(state) if state is not None else None  # Last: it is locked.
+
+    def _split(self, statement: exp.Select, kinds: list[str], accuracy_rule: str) -> None:
+        """Find how to answer in batches. `kinds` are the types of the columns. Raises NotSplit."""
+        require_same_in_batches(statement)
+        if len(kinds) != len(statement.expressions):
+            raise NotSplit("an expression stands for several columns")
+        top = blocks_of(statement)
+        split = find_split(top, self.data)
+        self._rewriting = rewriting = Rewriting(top, split, self.data.unit_rows, self.data.rows)
+        if split.mode is Mode.SAMPLED:
+            sampled = _bounded_numbers(rewriting.sampled(REPLICATES), kinds)
+            self._answers = SampledAnswers(self.data, sampled)
+        else:
+            self._answers = CollectedAnswers(self.data, rewriting.collected())
+        self.mode, self.how = split.mode, f"{split}; {self.data.how_read(split)}"
+        self.rows = sum(self.data.rows(table) for table in {use.table for use in split.columns})
+        # The envelope is a rule about several answers.
+        self._uses_batches = self._answers.continues_in_batches or accuracy_rule == "envelope"
+        if not self._uses_batches:
+            self.how = f"{self.how}; after one answer all at once: COUNT(DISTINCT …) is merged from all its values"
 
     def __iter__(self) -> Iterator[Answer]:
         self._began_s, self._spent_s, self.ledger, self._saved = self._now_s(), 0.0, (), 0
