@@ -88,6 +88,19 @@ def test_runs_are_compared_by_their_jobs_ends(tmp_path: Path) -> None:
     assert [path.name for path in comparison.draw(found, tmp_path)] == ["groups-use.png", "groups-use.svg"]
 
 
+def test_policies_are_compared_repetition_by_repetition() -> None:
+    def run(policy: str, number: int, makespan_s: float) -> PolicyRun:
+        times = [JobTimes(_COMPUTES, 0.0, makespan_s, 1.0, 1, "finished")]
+        return PolicyRun(policy, 1.0, 25.0, times, [UseSample(1.0, 0.8, 0.4)], f"{policy}-{number}.journal")
+
+    runs = [run("harmony", 3, 90.0)]  # has no other
+    for number, slow in enumerate((1.0, 2.0), 1):
+        runs += [run("isolated", number, 120.0 * slow), run("harmony", number, 100.0 * slow)]
+    found = comparison.Compared(1.0, runs, 20.0, "CPU", RoundErrors([0.01], [0.02], [0.03]))
+    (line,) = [line for line in comparison.text(found) if "against isolated" in line]
+    assert "makespan 1.38 times faster (intervals overlap), by repetition 1.20 ± 0.00" in line
+
+
 def used(share: float, cpu: float, net: float, makespan_s: float) -> PolicyRun:
     """A run in which hosts used so much of their CPU and links all the time."""
     times = [JobTimes("lda-comp", 0.0, makespan_s, 1.0, 1, "finished")]

@@ -183,14 +183,19 @@ def text(found: Compared) -> list[str]:
 
 
 def _compared(ours: Sequence[PolicyRun], theirs: Sequence[PolicyRun]) -> str:
+    """Runs of one repetition follow each other, so what slows a machine down for an hour slows both."""
     said = []
+    same = {run.repetition: run for run in theirs}
     for what, of in (("mean JCT", "mean_jct_s"), ("makespan", "makespan_s")):
         mine, other = (mean_interval([getattr(run, of) for run in runs]) for runs in (ours, theirs))
+        ratios = [getattr(same[run.repetition], of) / getattr(run, of) for run in ours if run.repetition in same]
         assert mine is not None
         assert other is not None
-        apart = _apart(mine, other)
-        said.append(f"{what} {other.mean / mine.mean:.2f} times faster{apart}")
-    return ", ".join(said)
+        times = f"{other.mean / mine.mean:.2f} times faster{_apart(mine, other)}"
+        if len(ratios) > 1:
+            times += f", by repetition {_shown(ratios, '.2f')}"
+        said.append(f"{what} {times}")
+    return "; ".join(said)
 
 
 def _apart(mine: MeanInterval, other: MeanInterval) -> str:
@@ -200,10 +205,10 @@ def _apart(mine: MeanInterval, other: MeanInterval) -> str:
     return " (intervals apart)" if is_apart else " (intervals overlap)"
 
 
-def _shown(values: Sequence[float]) -> str:
+def _shown(values: Sequence[float], form: str = ".0f") -> str:
     found = mean_interval(values)
     assert found is not None
-    return f"{found.mean:.0f}" if found.half_width is None else f"{found.mean:.0f} ± {found.half_width:.0f}"
+    return f"{found.mean:{form}}" if found.half_width is None else f"{found.mean:{form}} ± {found.half_width:{form}}"
 
 
 def draw(found: Compared, folder: Path) -> list[Path]:

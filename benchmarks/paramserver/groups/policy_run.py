@@ -70,6 +70,11 @@ class PolicyRun(Struct, frozen=True):
         """When the last job ended."""
         return max(job.ended_s for job in self.jobs)
 
+    @property
+    def repetition(self) -> str:
+        """Which one it is: runs with the same one had the same order of submission."""
+        return Path(self.journal).stem.rpartition("-")[2]
+
     def used_s(self) -> tuple[float, float]:
         """For how long CPU and network would have been busy if all hosts had been fully used."""
         ends = [(a.at_s if a else 0.0, b) for a, b in zip((None, *self.use), self.use, strict=False)]
