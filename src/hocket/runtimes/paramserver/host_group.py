@@ -21,6 +21,7 @@ from hocket.runtimes.paramserver.wire import Exchanged, HostAddresses, HostFaile
 
 _AGAIN_S = 0.1
 DEFAULT_JOIN_S = 300.0  # that hosts wait for each other at the start
+_PARTS_OF_MEMORY = 32  # one for row numbers that others have sent
 
 
 class HostServer(Protocol):
@@ -33,11 +34,14 @@ class HostServer(Protocol):
 class HostGroup:
     """This host among those of its job."""
 
-    def __init__(self, launch: LaunchVariables, join_s: float = DEFAULT_JOIN_S) -> None:
+    def __init__(
+        self, launch: LaunchVariables, join_s: float = DEFAULT_JOIN_S, memory_bytes: int | None = None
+    ) -> None:
+        """`memory_bytes` is what each host may use; None: no limit."""
         self.host, self.hosts = launch.host, launch.hosts
         self.links: dict[int, HostLink] = {}  # to the servers of other hosts
         self.is_broken = threading.Event()  # a host is gone, or has reported that it fails
-        self._launch, self._join_s = launch, join_s
+        self._launch, self._join_s, self._memory_bytes = launch, join_s, memory_bytes
         self._control: dict[int, HostLink] = {}  # of host 0: to all others; of the others: to host 0
         self._served: list[HostLink] = []
         self._threads: list[threading.Thread] = []
@@ -99,6 +103,9 @@ class HostGroup:
 
     def _call(self, host: int, address: tuple[str, int], deadline_s: float, hello: HostHello) -> HostLink:
         link = HostLink(_connected(address, deadline_s, self._join_s), f"host {host} ({address[0]})")
+        if self._memory_bytes is not None:
+            each = self._memory_bytes // (_PARTS_OF_MEMORY * (self.hosts - 1))
+            link.most_kept_bytes = min(link.most_kept_bytes, each)
         link.send(hello)
         return link
 

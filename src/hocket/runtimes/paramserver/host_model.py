@@ -12,7 +12,7 @@ from hocket.runtimes.paramserver.model_shard import ModelShard, Update
 from hocket.runtimes.paramserver.phase_turns import CommTurn
 from hocket.runtimes.paramserver.pull_plan import Plan, PulledRows
 from hocket.runtimes.paramserver.sharding import others, rows_of
-from hocket.runtimes.paramserver.wire import LinkClosed, PushEnded
+from hocket.runtimes.paramserver.wire import KeyList, LinkClosed, PushEnded
 
 
 class HostModel:
@@ -57,7 +57,8 @@ class HostModel:
             keys, target = None, self.shard.whole[name][span[0] : span[1]]
         else:
             first, behind = _places(wanted.keys, span)
-            keys, target = wanted.keys[first:behind] - span[0], self._tables[name][first:behind]
+            keys = KeyList(wanted.number, wanted.keys[first:behind] - span[0])
+            target = self._tables[name][first:behind]
         link.pull(name, self.shard.version, target, keys, turn)
         self.moved_bytes += target.nbytes
 
@@ -139,10 +140,10 @@ class HostModel:
                 link = self._group.links[host]
                 for name in self._plan:
                     if name in self._sums:
-                        keys, rows = self._part_of(
-                            name, rows_of(self.shard.layouts[name].rows, host, self._group.hosts)
-                        )
-                        link.push(name, self.shard.version, rows, keys, turn)
+                        span = rows_of(self.shard.layouts[name].rows, host, self._group.hosts)
+                        keys, rows = self._part_of(name, span)
+                        sent = KeyList(self._plan[name].number, keys) if keys is not None else None
+                        link.push(name, self.shard.version, rows, sent, turn)
                         self.moved_bytes += rows.nbytes
                 link.send(PushEnded(self.shard.version))
                 link.receive_answer()

@@ -66,21 +66,16 @@ class ShardServer:
             self.shard.wake()
 
     def _pull(self, link: HostLink, request: Pull) -> None:
-        keys = None
-        if request.keys is not None:
-            keys = np.empty(request.keys, np.int64)
-            link.receive_array(keys)
+        keys = link.receive_keys(request.keys) if request.keys is not None else None
         rows = self._shard().rows_for_pull(request.name, request.version, keys)
         link.send(Content(rows.nbytes))
         link.send_as_asked(rows, max(1, request.chunk_bytes))
 
     def _push(self, link: HostLink, host: int, request: Push) -> None:
         shard = self._shard()
-        rows = shard.buffer_for_push(host, request.name, request.version, request.keys)
-        keys = None
-        if request.keys is not None:
-            keys = np.empty(request.keys, np.int64)
-            link.receive_array(keys)
+        count = request.keys.count if request.keys is not None else None
+        rows = shard.buffer_for_push(host, request.name, request.version, count)
+        keys = link.receive_keys(request.keys) if request.keys is not None else None
         link.receive_and_ask(rows, max(1, request.chunk_bytes))
         shard.stage(host, request.name, Update(keys, rows))
 

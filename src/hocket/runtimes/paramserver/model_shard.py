@@ -10,7 +10,7 @@ import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, TrainingError
 from hocket.runtimes.paramserver.model_memory import ModelMemory
-from hocket.runtimes.paramserver.pull_plan import ArrayLayout
+from hocket.runtimes.paramserver.pull_plan import ArrayLayout, union_of
 from hocket.runtimes.paramserver.sharding import rows_of
 from hocket.runtimes.paramserver.worker_pool import WorkerPool
 
@@ -149,7 +149,7 @@ def _keys_of(updates: list[Update]) -> Array | None:
     keys = [update.keys for update in updates]
     if any(found is None for found in keys):
         return None
-    return np.unique(np.concatenate([found for found in keys if found is not None]))
+    return union_of([found for found in keys if found is not None])
 
 
 def _sum(updates: list[Update], keys: Array | None, like: Array, pool: WorkerPool, memory: ModelMemory) -> Array:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class PulledRows:
 
     keys: Array | None  # sorted; None: all rows
     places: Mapping[int, Array]  # block → where its rows are among them; without those that need all of them
+    number: int = field(default_factory=count(1).__next__, compare=False)  # of these among all of the process
 
 
 Plan = Mapping[str, PulledRows]
@@ -57,7 +59,7 @@ def plan_of(needs: Mapping[int, Mapping[str, Array | None]], layouts: Mapping[st
         if len(some) < len(keys):  # One of them needs all rows.
             plan[name] = PulledRows(None, some)
             continue
-        union = _union(list(some.values()))
+        union = union_of(list(some.values()))
         places = {block: np.searchsorted(union, found) for block, found in some.items() if len(found) < len(union)}
         plan[name] = PulledRows(union, places)
     return plan
@@ -89,5 +91,11 @@ def checked_needs(
     return found
 
 
-def _union(keys: Sequence[Array]) -> Array:
-    return keys[0] if len(keys) == 1 else np.unique(np.concatenate(keys))
+def union_of(keys: Sequence[Array]) -> Array:
+    """All numbers in them, sorted; each of them has a number once."""
+    if len(keys) == 1:
+        return keys[0]
+    together = np.sort(np.concatenate(keys))  # `np.unique` imports much.
+    is_first = np.ones(len(together), bool)
+    np.not_equal(together[1:], together[:-1], out=is_first[1:])
+    return together[is_first]

@@ -116,7 +116,8 @@ def train(
     folder = Path(checkpoint) if checkpoint is not None else launch.checkpoint
     if spill is None and launch.memory_bytes is not None:
         spill = SpillOptions(launch.memory_bytes)
-    group, pool = HostGroup(launch), WorkerPool(options.workers)
+    group = HostGroup(launch, memory_bytes=spill.memory_bytes if spill is not None else None)
+    pool = WorkerPool(options.workers)
     run: _Run | None = None
     offered = tokens_offered() if turns is None else None
     turns = turns or offered or NoTurns()

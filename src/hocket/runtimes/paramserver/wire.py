@@ -9,8 +9,10 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from hocket.runtimes.paramserver.algorithm import Array, TrainingError, content_of
@@ -26,6 +28,7 @@ _CHUNKS_AHEAD = 2  # that are sent before the receiver asks for more
 # What is in a connection's buffers goes on although its job waits for another. So they are small, but large enough to
 # keep a fast link busy: a sender and a receiver of 1,000 Mbit/s lose nothing by it.
 _BUFFER_BYTES, _LEAST_BUFFER_BYTES = 512 << 10, 64 << 10
+_MOST_KEPT_BYTES = 64 << 20  # of row numbers, for each connection
 _LENGTH = struct.Struct("!I")
 # The kernel waits for all that is wanted: a slow link delivers packet by packet, and each would be a call from Python.
 _WHOLE = getattr(socket, "MSG_WAITALL", 0)
@@ -62,12 +65,20 @@ class HostFailed(Struct, tag=True):
     why: str
 
 
+class SentKeys(Struct):
+    """The numbers of rows. A job asks for the same in each epoch, so they are sent once and then named."""
+
+    count: int
+    list_number: int = 0  # 0: they are not kept
+    is_known: bool = False  # They came before; else they follow.
+
+
 class Pull(Struct, tag=True):
-    """Asks for rows of an array: those whose numbers follow, or all of the shard."""
+    """Asks for rows of an array: those with some numbers, or all of the shard."""
 
     name: str
     version: int
-    keys: int | None = None
+    keys: SentKeys | None = None
     chunk_bytes: int = CHUNK_BYTES  # in which they are to come
 
 
@@ -76,11 +87,11 @@ class NextChunk(Struct, tag=True):
 
 
 class Push(Struct, tag=True):
-    """Updates follow: row numbers, if it has any, and rows."""
+    """Updates follow: of rows with some numbers, or of all."""
 
     name: str
     version: int
-    keys: int | None = None
+    keys: SentKeys | None = None
     chunk_bytes: int = CHUNK_BYTES  # in which rows come
 
 
@@ -143,6 +154,13 @@ def _framed(message: Message) -> bytes:
 _NEXT_CHUNK = _framed(NextChunk())
 
 
+class KeyList(NamedTuple):
+    """Row numbers within a shard."""
+
+    number: int  # of this list among all of the process, from 1; what is in it never changes
+    keys: Array
+
+
 class LinkClosed(Exception):
     """The other side is gone."""
 
@@ -172,6 +190,9 @@ class HostLink:
         self._socket = connected
         self._sending = threading.Lock()
         self._chunk = ChunkSize()
+        self.most_kept_bytes = _MOST_KEPT_BYTES  # of row numbers, by the other side
+        self._kept_bytes, self._sent_lists = 0, set[int]()  # that the other side keeps
+        self._lists: dict[int, Array] = {}  # that the other side has sent
         connected.settimeout(None)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
@@ -236,13 +257,41 @@ class HostLink:
         self._fill(content_of(into))
         self._measured(into.nbytes, time.perf_counter() - began_s)
 
-    def push(self, name: str, version: int, rows: Array, keys: Array | None, turn: CommTurn) -> None:
+    def push(self, name: str, version: int, rows: Array, keys: KeyList | None, turn: CommTurn) -> None:
         """Send the updates of an array, with the numbers of their rows if they are not all."""
         chunk_bytes = self.chunk_bytes
-        self.send(Push(name, version, None if keys is None else len(keys), chunk_bytes))
-        if keys is not None:
-            self.send_array(keys, turn)
+        self._send_with_keys(Push(name, version, self._sent_keys(keys), chunk_bytes), keys, turn)
         self.send_as_asked(rows, chunk_bytes, turn)
+
+    def _sent_keys(self, keys: KeyList | None) -> SentKeys | None:
+        """Whether row numbers have to follow, and are to be kept."""
+        if keys is None:
+            return None
+        count = len(keys.keys)
+        if keys.number in self._sent_lists:
+            return SentKeys(count, keys.number, is_known=True)
+        if self._kept_bytes + keys.keys.nbytes > self.most_kept_bytes:
+            return SentKeys(count)
+        self._sent_lists.add(keys.number)
+        self._kept_bytes += keys.keys.nbytes
+        return SentKeys(count, keys.number)
+
+    def _send_with_keys(self, request: Pull | Push, keys: KeyList | None, turn: CommTurn | None) -> None:
+        self.send(request)
+        if keys is not None and request.keys is not None and not request.keys.is_known:
+            self.send_array(keys.keys, turn)
+
+    def receive_keys(self, sent: SentKeys) -> Array:
+        """The row numbers of a request: those that follow, or that came before."""
+        if sent.is_known:
+            if (known := self._lists.get(sent.list_number)) is None or len(known) != sent.count:
+                raise LinkClosed(f"{self.name}: named row numbers that it has not sent")
+            return known
+        keys = np.empty(sent.count, np.int64)
+        self.receive_array(keys)
+        if sent.list_number:
+            self._lists[sent.list_number] = keys
+        return keys
 
     def send_as_asked(self, array: Array, chunk_bytes: int, turn: CommTurn | None = None) -> None:
         """Send the bytes of an array: the first chunks at once, each other one when the receiver asks for it.
@@ -267,13 +316,11 @@ class HostLink:
                 raise LinkClosed(f"{self.name}: asked for {type(other).__name__} among chunks")
 
     def pull(
-        self, name: str, version: int, into: Array, keys: Array | None = None, turn: CommTurn | None = None
+        self, name: str, version: int, into: Array, keys: KeyList | None = None, turn: CommTurn | None = None
     ) -> None:
         """Ask for the rows of an array, or those with some keys, and receive them."""
         chunk_bytes = self.chunk_bytes
-        self.send(Pull(name, version, None if keys is None else len(keys), chunk_bytes))
-        if keys is not None:
-            self.send_array(keys, turn)
+        self._send_with_keys(Pull(name, version, self._sent_keys(keys), chunk_bytes), keys, turn)
         if (length := self.receive_answer().length) != into.nbytes:
             raise TrainingError(f"{self.name} has {length} bytes of '{name}', not {into.nbytes}")
         self.receive_and_ask(into, chunk_bytes, turn)

@@ -10,7 +10,19 @@ import pytest
 
 from hocket.runtimes.paramserver import wire
 from hocket.runtimes.paramserver.algorithm import TrainingError
-from hocket.runtimes.paramserver.wire import CHUNK_BYTES, ChunkSize, HostFailed, HostLink, LinkClosed, PushEnded
+from hocket.runtimes.paramserver.wire import (
+    CHUNK_BYTES,
+    ChunkSize,
+    Content,
+    HostFailed,
+    HostLink,
+    KeyList,
+    LinkClosed,
+    Pull,
+    Push,
+    PushEnded,
+    SentKeys,
+)
 
 CHUNK = 1000
 
@@ -109,6 +121,67 @@ def test_no_message_is_shorter_than_a_request_for_a_chunk() -> None:
     ]  # fmt: skip
     assert {type(message) for message in least} == set(get_args(wire.Message))
     assert min(len(wire._framed(message)) for message in least) == len(wire._NEXT_CHUNK)
+
+
+def served(link: HostLink, values: np.ndarray, keys: list[list[int]]) -> None:
+    """Answers as many requests as there are keys expected."""
+    for expected in keys:
+        request = link.receive()
+        assert isinstance(request, Pull | Push)
+        assert request.keys is not None
+        found = link.receive_keys(request.keys)
+        assert found.tolist() == expected
+        if isinstance(request, Pull):
+            link.send(Content(8 * len(found)))
+            link.send_as_asked(values[found], request.chunk_bytes)
+        else:
+            rows = np.empty(len(found))
+            link.receive_and_ask(rows, request.chunk_bytes)
+            values[found] = rows
+
+
+def test_row_numbers_are_sent_once(links: tuple[HostLink, HostLink]) -> None:
+    asking, serving = links
+    counted, values = CountedLink(asking), np.arange(100.0)
+    first, second = KeyList(7, np.array([3, 5, 50])), KeyList(8, np.array([1, 3, 4, 99]))
+    lists = [first, second, first, first, second]
+    thread = threading.Thread(target=served, args=(serving, values, [of.keys.tolist() for of in lists]))
+    thread.start()
+    sent = []
+    for keys in lists[:3]:
+        found = np.empty(len(keys.keys))
+        asking.pull("a", 0, found, keys)
+        np.testing.assert_array_equal(found, keys.keys)
+        sent.append(counted.sent_bytes)
+    assert sent == [24, 56, 56]
+    asking.push("a", 0, np.full(3, -1.0), first, Turn(before=0))
+    asking.push("a", 0, np.full(4, -2.0), second, Turn(before=0))
+    thread.join(60)
+    assert counted.sent_bytes == 56 + 24 + 32  # the rows
+    assert values[[1, 3, 4, 5, 50, 99]].tolist() == [-2, -2, -2, -1, -1, -2]
+
+
+def test_row_numbers_that_the_other_side_has_no_room_for_are_sent_each_time(links: tuple[HostLink, HostLink]) -> None:
+    asking, serving = links
+    asking.most_kept_bytes = 24 + 31
+    counted, values = CountedLink(asking), np.arange(100.0)
+    lists = [KeyList(1, np.arange(3)), KeyList(2, np.arange(4)), KeyList(3, np.arange(3, 6))] * 2
+    thread = threading.Thread(target=served, args=(serving, values, [of.keys.tolist() for of in lists]))
+    thread.start()
+    for keys in lists:
+        asking.pull("a", 0, np.empty(len(keys.keys)), keys)
+    thread.join(60)
+    assert counted.sent_bytes == 24 + 32 + 24 + 32, "the second does not fit, the third does"
+    assert len(serving._lists) == 2
+
+
+@pytest.mark.parametrize("sent", [SentKeys(3, 4, is_known=True), SentKeys(2, 5, is_known=True)])
+def test_row_numbers_that_never_came_are_refused(links: tuple[HostLink, HostLink], sent: SentKeys) -> None:
+    asking, serving = links
+    asking.send_array(np.arange(3))
+    serving.receive_keys(SentKeys(3, 5))
+    with pytest.raises(LinkClosed, match="worker: named row numbers that it has not sent"):
+        serving.receive_keys(sent)
 
 
 def test_a_chunk_is_what_the_link_carries_in_eight_milliseconds() -> None:
