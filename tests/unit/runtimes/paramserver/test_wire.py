@@ -7,9 +7,13 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from tests.unit.runtimes.paramserver.least_squares import free_port
 
 from hocket.runtimes.paramserver import wire
 from hocket.runtimes.paramserver.algorithm import TrainingError
+from hocket.runtimes.paramserver.host_group import HostGroup
+from hocket.runtimes.paramserver.host_server import ShardServer
+from hocket.runtimes.paramserver.launch_variables import LaunchVariables
 from hocket.runtimes.paramserver.wire import (
     CHUNK_BYTES,
     ChunkSize,
@@ -173,6 +177,23 @@ def test_row_numbers_that_the_other_side_has_no_room_for_are_sent_each_time(link
     thread.join(60)
     assert counted.sent_bytes == 24 + 32 + 24 + 32, "the second does not fit, the third does"
     assert len(serving._lists) == 2
+
+
+@pytest.mark.parametrize(("memory_mib", "kept_mib"), [(None, 64), (128, 2), (1 << 20, 64)])
+def test_with_a_memory_budget_less_is_kept(memory_mib: int | None, kept_mib: int) -> None:
+    memory_bytes, port = None if memory_mib is None else memory_mib << 20, free_port()
+    groups = [
+        HostGroup(LaunchVariables(host, 3, ("127.0.0.1", port), "a"), memory_bytes=memory_bytes) for host in range(3)
+    ]
+    threads = [threading.Thread(target=group.join, args=(ShardServer(), lambda: None)) for group in groups]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    kept = {link.most_kept_bytes for group in groups for link in group.links.values()}
+    for group in groups:
+        group.close()
+    assert kept == {kept_mib << 20}
 
 
 @pytest.mark.parametrize("sent", [SentKeys(3, 4, is_known=True), SentKeys(2, 5, is_known=True)])
