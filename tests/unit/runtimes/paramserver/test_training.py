@@ -21,7 +21,10 @@ from tests.unit.runtimes.paramserver.least_squares import (
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock, TrainingError
 from hocket.runtimes.paramserver.host_group import HostGroup
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables
+from hocket.runtimes.paramserver.model_shard import ModelShard, Update
+from hocket.runtimes.paramserver.pull_plan import ArrayLayout
 from hocket.runtimes.paramserver.training import EpochEnd, Paused, Trained, train
+from hocket.runtimes.paramserver.worker_pool import WorkerPool
 
 
 def trained(algorithm: Algorithm, blocks: list[DataBlock], **options: Any) -> Trained:
@@ -419,3 +422,19 @@ def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(TrainingError, match=r"file/checkpoint/iteration-000000001' cannot be written: Not a directory"):
         trained(LeastSquares(), dense_blocks(), checkpoint=tmp_path / "file" / "checkpoint")
+
+
+class Squared(LeastSquares):
+    """Its server's own rule is not linear, so each row must be changed once, by the sum of what all hosts pushed."""
+
+    def apply(self, values: Any, updates: Any, _iteration: int) -> None:
+        values["a"][:] += updates["a"] ** 2
+
+
+def test_a_servers_own_rule_is_given_each_row_once() -> None:
+    shard, pool = ModelShard({"a": ArrayLayout(12, (), np.dtype(float))}, 0, 2, frozenset()), WorkerPool(1)
+    shard.values["a"][:] = 0.5
+    shard.stage(1, "a", Update(np.array([1, 4]), np.array([10.0, 20.0])))
+    shard.apply({"a": Update(np.array([1, 2, 5]), np.array([1.0, 2.0, 3.0]))}, Squared(), pool)
+    pool.close()
+    assert shard.values["a"].tolist() == [0.5, 121.5, 4.5, 0.5, 400.5, 9.5]

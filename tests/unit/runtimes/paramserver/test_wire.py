@@ -167,7 +167,7 @@ def test_row_numbers_are_sent_once(links: tuple[HostLink, HostLink]) -> None:
 
 def test_row_numbers_that_the_other_side_has_no_room_for_are_sent_each_time(links: tuple[HostLink, HostLink]) -> None:
     asking, serving = links
-    asking.most_kept_bytes = 24 + 31
+    asking.most_kept_bytes = 24 + 24
     counted, values = CountedLink(asking), np.arange(100.0)
     lists = [KeyList(1, np.arange(3)), KeyList(2, np.arange(4)), KeyList(3, np.arange(3, 6))] * 2
     thread = threading.Thread(target=served, args=(serving, values, [of.keys.tolist() for of in lists]))
