@@ -57,7 +57,7 @@ class HostModel:
             keys, target = None, self.shard.whole[name][span[0] : span[1]]
         else:
             first, behind = _places(wanted.keys, span)
-            keys = KeyList(wanted.number, wanted.keys[first:behind] - span[0])
+            keys = KeyList(wanted, wanted.keys[first:behind] - span[0])
             target = self._tables[name][first:behind]
         link.pull(name, self.shard.version, target, keys, turn)
         self.moved_bytes += target.nbytes
@@ -142,7 +142,7 @@ class HostModel:
                     if name in self._sums:
                         span = rows_of(self.shard.layouts[name].rows, host, self._group.hosts)
                         keys, rows = self._part_of(name, span)
-                        sent = KeyList(self._plan[name].number, keys) if keys is not None else None
+                        sent = KeyList(self._plan[name], keys) if keys is not None else None
                         link.push(name, self.shard.version, rows, sent, turn)
                         self.moved_bytes += rows.nbytes
                 link.send(PushEnded(self.shard.version))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,13 +34,12 @@ class ArrayLayout:
         return np.empty((rows, *self.row_shape), self.dtype)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PulledRows:
-    """The rows of one array that the blocks of an iteration need together."""
+    """The rows of one array that the blocks of an iteration need together; equal to itself only."""
 
     keys: Array | None  # sorted; None: all rows
     places: Mapping[int, Array]  # block → where its rows are among them; without those that need all of them
-    number: int = field(default_factory=count(1).__next__, compare=False)  # of these among all of the process
 
 
 Plan = Mapping[str, PulledRows]

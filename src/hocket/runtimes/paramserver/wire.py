@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -157,7 +157,7 @@ _NEXT_CHUNK = _framed(NextChunk())
 class KeyList(NamedTuple):
     """Row numbers within a shard."""
 
-    number: int  # of this list among all of the process, from 1; what is in it never changes
+    of: Hashable  # what they are part of: the same thing has the same numbers each time
     keys: Array
 
 
@@ -191,7 +191,7 @@ class HostLink:
         self._sending = threading.Lock()
         self._chunk = ChunkSize()
         self.most_kept_bytes = _MOST_KEPT_BYTES  # of row numbers, by the other side
-        self._kept_bytes, self._sent_lists = 0, set[int]()  # that the other side keeps
+        self._kept_bytes, self._sent_lists = 0, dict[Hashable, int]()  # that the other side keeps → their numbers
         self._lists: dict[int, Array] = {}  # that the other side has sent
         connected.settimeout(None)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -268,13 +268,13 @@ class HostLink:
         if keys is None:
             return None
         count = len(keys.keys)
-        if keys.number in self._sent_lists:
-            return SentKeys(count, keys.number, is_known=True)
+        if (known := self._sent_lists.get(keys.of)) is not None:
+            return SentKeys(count, known, is_known=True)
         if self._kept_bytes + keys.keys.nbytes > self.most_kept_bytes:
             return SentKeys(count)
-        self._sent_lists.add(keys.number)
+        number = self._sent_lists[keys.of] = len(self._sent_lists) + 1
         self._kept_bytes += keys.keys.nbytes
-        return SentKeys(count, keys.number)
+        return SentKeys(count, number)
 
     def _send_with_keys(self, request: Pull | Push, keys: KeyList | None, turn: CommTurn | None) -> None:
         self.send(request)

@@ -147,7 +147,7 @@ def served(link: HostLink, values: np.ndarray, keys: list[list[int]]) -> None:
 def test_row_numbers_are_sent_once(links: tuple[HostLink, HostLink]) -> None:
     asking, serving = links
     counted, values = CountedLink(asking), np.arange(100.0)
-    first, second = KeyList(7, np.array([3, 5, 50])), KeyList(8, np.array([1, 3, 4, 99]))
+    first, second = KeyList("a", np.array([3, 5, 50])), KeyList("b", np.array([1, 3, 4, 99]))
     lists = [first, second, first, first, second]
     thread = threading.Thread(target=served, args=(serving, values, [of.keys.tolist() for of in lists]))
     thread.start()
