@@ -3,11 +3,12 @@
 import socket
 import threading
 from collections.abc import Iterator
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
-from tests.unit.runtimes.paramserver.least_squares import free_port
+from tests.unit.runtimes.paramserver.least_squares import SparseLeastSquares, free_port, sparse_blocks
+from tests.unit.runtimes.paramserver.test_several_hosts import hosts_train
 
 from hocket.runtimes.paramserver import wire
 from hocket.runtimes.paramserver.algorithm import TrainingError
@@ -177,6 +178,26 @@ def test_row_numbers_that_the_other_side_has_no_room_for_are_sent_each_time(link
     thread.join(60)
     assert counted.sent_bytes == 24 + 32 + 24 + 32, "the second does not fit, the third does"
     assert len(serving._lists) == 2
+
+
+def test_training_sends_row_numbers_in_its_first_epoch_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bool] = []
+    send = HostLink._send_with_keys
+
+    def sending(link: HostLink, request: Pull | Push, keys: KeyList | None, turn: Any) -> None:
+        assert request.keys is not None
+        sent.append(not request.keys.is_known)
+        send(link, request, keys, turn)
+
+    monkeypatch.setattr(HostLink, "_send_with_keys", sending)
+    counts = []
+    for epochs in (1, 5):
+        sent.clear()
+        hosts_train(2, SparseLeastSquares, sparse_blocks, epochs=epochs)
+        counts.append((sum(sent), len(sent)))
+    (first, requests), (all_of_them, more) = counts
+    assert first == all_of_them
+    assert more == 5 * requests > first
 
 
 @pytest.mark.parametrize(("memory_mib", "kept_mib"), [(None, 64), (128, 2), (1 << 20, 64)])
