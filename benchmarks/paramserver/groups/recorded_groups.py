@@ -7,7 +7,7 @@ iteration ended, and what the phases took as the jobs measured them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import inf
+from math import inf, sqrt
 
 from msgspec import Struct
 
@@ -44,6 +44,8 @@ class PlayedTenant(Struct, frozen=True):
     slowest: float
     link: float
     meeting_s: float
+    comp_sd: float  # of what each report said
+    comm_sd: float
     before: Profile | None  # … and what was believed of them when the group was formed
 
 
@@ -154,11 +156,16 @@ class _Journal:
         def mean(field: str) -> float:
             return sum(float(getattr(s, field)) * s.iterations for s in meanwhile) / count
 
+        def deviation(field: str) -> float:
+            off = (float(getattr(s, field)) - mean(field) for s in meanwhile)
+            return sqrt(sum(each * each for each in off) / len(meanwhile))
+
         beliefs: Beliefs = NO_BELIEFS
         for each in seen:
             if each.at_s <= ends_s[0]:
                 beliefs = observe(beliefs, each)
         return PlayedTenant(
             job, place.nodes, len(ends_s) - 1, (ends_s[-1] - ends_s[0]) / (len(ends_s) - 1),
-            mean("comp_s"), mean("comm_s"), mean("slowest"), mean("link"), mean("meeting_s"), profile_of(beliefs),
+            mean("comp_s"), mean("comm_s"), mean("slowest"), mean("link"), mean("meeting_s"),
+            deviation("comp_s"), deviation("comm_s"), profile_of(beliefs),
         )  # fmt: skip

@@ -75,7 +75,10 @@ def profile_meanwhile(tenant: PlayedTenant) -> Profile:
 
     machines = len(tenant.nodes)
     barrier = max(0.0, tenant.slowest - 1) / log(machines) if machines > 1 else 0.0
-    return Profile(tenant.comp_s * machines, tenant.comm_s, 0.0, 0.0, barrier, tenant.link, tenant.meeting_s)
+    return Profile(
+        tenant.comp_s * machines, tenant.comm_s, tenant.comp_sd * machines, tenant.comm_sd, barrier, tenant.link,
+        tenant.meeting_s,
+    )  # fmt: skip
 
 
 def _mean_of(errors: Sequence[float]) -> float | None:

@@ -8,8 +8,10 @@ resource, or as the longest of them alone (1); `foresee` knows more.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from heapq import heapreplace
 from math import inf, isfinite, log, sqrt
+from random import Random
 
 from msgspec import Struct
 
@@ -17,7 +19,11 @@ from hocket.model.curve import Beliefs, Curve, Estimate, Point
 
 _95_PERCENT = 1.96  # deviations either side
 _WARM_UP = 3  # iterations of each job before a round is measured
-_FORESEEN = 3 * 20  # phases of each job that are foreseen
+_FORESEEN = 3 * 20  # phases of each job that are foreseen …
+_FORESEEN_VARYING = 3 * 200  # … where they vary
+_AVERAGED = 3  # iterations of which an observation is the mean, at least: a single one varies more
+_MOST_VARIATION = 0.4  # deviations of a phase as a share of it: what is above is a change
+_LEAST_FACTOR = 0.3  # of a phase that varies
 # Of the time of the primary COMM: a second one that takes at most so long need not give way (`phase_token_rules.py`).
 SHORT_COMM = 0.25
 _SHORTER = 0.75  # times what was believed: when that was measured, other work was in the way
@@ -89,10 +95,12 @@ def foresee(jobs: Sequence[Profile], machines: float, short: float = 0.0) -> Rou
 
     All phases take turns, as on one machine, first come first served; a second COMM uses what the first leaves of the
     link, or half of the link if it takes at most the share `short` of the first one's time. Each phase lasts as long as
-    on the slowest machine, and then all machines have to meet, which needs neither processor nor link. What varies
-    from round to round is not foreseen.
+    on the slowest machine, and then all machines have to meet, which needs neither processor nor link. Phases vary as
+    they did when they were observed: jobs whose phases would fit into each other's gaps if they did not have to wait.
     """
     plain = predict(jobs, machines)
+    varies = [_variation(j) for j in jobs]
+    drawn = _draws() if any(v > 0 for of in varies for v in of) else (0.0,)
     slow = [1 + j.barrier * log(machines) if machines > 1 else 1.0 for j in jobs]
     comm = [j.comm_on(machines) for j in jobs]
     lasts = [(c / 2 * f, j.comp_s(machines) * f, c / 2 * f) for j, c, f in zip(jobs, comm, slow, strict=True)]
@@ -104,7 +112,7 @@ def foresee(jobs: Sequence[Profile], machines: float, short: float = 0.0) -> Rou
     done, began, ended = [0] * len(jobs), [0.0] * len(jobs), [0.0] * len(jobs)
     line = [(0.0, i, 0) for i in range(len(jobs))]  # (when, job, its next phase)
     late, following = [0.0] * len(jobs), [0] * len(jobs)  # by how much a job's next phase is put off, and which it is
-    left = _FORESEEN * len(jobs)
+    left = (_FORESEEN_VARYING if len(drawn) > 1 else _FORESEEN) * len(jobs)
     while left:
         at_s, i, phase = line[0]
         if late[i] > 0:
@@ -112,7 +120,7 @@ def foresee(jobs: Sequence[Profile], machines: float, short: float = 0.0) -> Rou
             late[i] = 0.0
             continue
         left -= 1
-        takes_s = lasts[i][phase]
+        takes_s = lasts[i][phase] * max(_LEAST_FACTOR, 1.0 + varies[i][phase] * drawn[left % len(drawn)])
         if phase == 1:
             end_s = cpu_free = max(cpu_free, at_s) + takes_s
         else:
@@ -142,6 +150,21 @@ def foresee(jobs: Sequence[Profile], machines: float, short: float = 0.0) -> Rou
     round_s = max((e - b) / (n - _WARM_UP) for e, b, n in zip(ended, began, done, strict=True))
     cpu_s, net_s = sum(j.comp_s(machines) for j in jobs), link * sum(comm)
     return Round(Estimate(round_s, plain.iteration_s.sd), min(1.0, cpu_s / round_s), min(1.0, net_s / round_s))
+
+
+def _variation(job: Profile) -> tuple[float, float, float]:
+    """Deviations of single PULLs, COMPs and PUSHs, as shares of the mean."""
+    comm = sqrt(2 * _AVERAGED) * job.comm_sd / job.comm_s if job.comm_s > 0 else 0.0  # A COMM is two phases.
+    comp = sqrt(_AVERAGED) * job.comp_sd / job.comp_machine_s if job.comp_machine_s > 0 else 0.0
+    comm, comp = min(comm, _MOST_VARIATION), min(comp, _MOST_VARIATION)
+    return comm, comp, comm
+
+
+@cache
+def _draws() -> tuple[float, ...]:
+    """The same for all: what is foreseen for the same profiles must be the same."""
+    drawn = Random(0)
+    return tuple(drawn.gauss() for _ in range(4093))
 
 
 def profile_of(beliefs: Beliefs, least: int = 1) -> Profile | None:

@@ -43,6 +43,21 @@ def test_queueing_behind_others_is_predicted():
     assert foresee(jobs, 10).iteration_s.mean > 35
 
 
+def test_phases_that_vary_do_not_fit_into_each_others_gaps():
+    phases = [(1.25, 0.22), (0.15, 0.41), (0.1, 0.84)]
+    steady = [Profile(comp_s, comm_s) for comp_s, comm_s in phases]
+    varying = [Profile(comp_s, comm_s, 0.05 * comp_s, 0.1 * comm_s) for comp_s, comm_s in phases]
+    fitting_s = foresee(steady, 1).iteration_s.mean
+    assert 1.04 * fitting_s < foresee(varying, 1).iteration_s.mean < 1.2 * fitting_s
+    assert foresee(varying, 1) == foresee(varying, 1)
+
+
+@pytest.mark.parametrize("sd", [0.05, 0.1, 5.0])
+def test_a_job_alone_takes_its_mean_however_it_varies(sd):
+    alone = [Profile(1.0, 0.9, comp_sd=sd, comm_sd=sd)]
+    assert foresee(alone, 1).iteration_s.mean == pytest.approx(1.9, rel=0.02)
+
+
 def test_a_second_comm_uses_what_the_first_leaves_of_the_link():
     jobs = [Profile(0.1, 10.0, link=0.8)] * 3
     assert foresee(jobs, 1).iteration_s.mean == pytest.approx(24.0, rel=0.03)

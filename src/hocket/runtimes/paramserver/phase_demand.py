@@ -1,4 +1,4 @@
-"""What a phase demands, as against what it took while other work was in its way: by the fastest phases of late."""
+"""What a phase demands, as against what it took while other work was in its way: by the job's last phases."""
 
 from __future__ import annotations
 
@@ -7,25 +7,31 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import median
 
 _clock_s = time.perf_counter
-_LAST = 20  # phases: some of them had network or processor to themselves
+_LAST = 20  # phases that are compared
 _COMP_SHARE = 4  # of the last COMPs, the fastest in so many counts
+_COMM_AT_MOST = 2.0  # times the median of the last
 
 
 class CommDemand:
-    """By the fastest of the last COMMs of about as many bytes."""
+    """What it took all hosts, but for single COMMs that took much longer than those of about as many bytes.
+
+    What else runs on the hosts makes COMMs longer too, and does so for as long as a group lasts: the fastest of the
+    last would take a quarter less than most do.
+    """
 
     def __init__(self) -> None:
         self._s_per_byte: dict[int, deque[float]] = {}  # by the bytes' number of bits: small ones mostly wait
 
     def needed_s(self, moved_bytes: int, took_s: float) -> float:
-        """The time that one which moved so many bytes and took so long would take alone."""
+        """What counts of the time of one that moved so many bytes."""
         if not moved_bytes:
             return took_s
         seen = self._s_per_byte.setdefault(moved_bytes.bit_length(), deque(maxlen=_LAST))
         seen.append(took_s / moved_bytes)
-        return moved_bytes * min(seen)
+        return min(took_s, moved_bytes * _COMM_AT_MOST * median(seen))
 
 
 @dataclass

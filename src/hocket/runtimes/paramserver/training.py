@@ -376,8 +376,8 @@ class _Run:
             self.blocks.expect(self._own_of(self.batches[within]))
         with comm_of_all_hosts(self.group, self.turns, f"computed {number}") as turn:
             own = self.model.push(turn)
-            push_s = turn.took_s()
             self.shard.wait_for_pushes(self.group.is_broken)
+            push_s = turn.took_s()
         alone_push_s = self.push_demand.needed_s(self.model.moved_bytes, push_s)
         apply_s = self._apply(own)
         took = PhaseTimes(pull_s, comp.took_s, push_s + apply_s)
@@ -388,9 +388,8 @@ class _Run:
             self.plans[key] = plan_of({i: needs[i] for i in mine}, self.layouts)
         with comm_of_all_hosts(self.group, self.turns, point) as turn:
             self.model.pull(self.plans[key], turn)
-            took_s = turn.took_s()
             self.group.exchange(f"ended {point}", None)
-        return took_s
+            return turn.took_s()
 
     def _own_of(self, batch: range) -> list[int]:
         return [i for i in batch if i in self.needs]

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,7 @@ from hocket.runtimes.paramserver import host_parts, phase_demand, phase_turns, t
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock, TrainingError
 from hocket.runtimes.paramserver.generators import generate
 from hocket.runtimes.paramserver.host_group import HostGroup
+from hocket.runtimes.paramserver.host_model import HostModel
 from hocket.runtimes.paramserver.host_server import ShardServer
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables, default_workers
 from hocket.runtimes.paramserver.model_shard import ModelShard
@@ -263,6 +265,32 @@ def test_waiting_for_a_job_that_goes_first_does_not_count_as_communication(monke
     on_hosts(2, run)
     assert clock["s"] == 20.0
     assert (0.0, 0.0, 0.0) in [times[:3] for times in told]
+
+
+@pytest.mark.parametrize("phase", ["pull", "push"])
+def test_communication_ends_when_it_has_on_the_slowest_host(phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So long the network token is held."""
+    told: list[tuple[float, ...]] = []
+    moves = getattr(HostModel, phase)
+
+    def slow_on_second_host(self: HostModel, *given: Any) -> Any:
+        if self.shard.host == 1:
+            time.sleep(0.2)
+        return moves(self, *given)
+
+    monkeypatch.setattr(HostModel, phase, slow_on_second_host)
+
+    def run(at: LaunchVariables) -> Trained:
+        turns = _Chunked(LeaveAfter(99))
+        if at.host == 0:
+            turns.iteration_done = lambda _n, *times: told.append(times) or False  # type: ignore[func-returns-value]
+        return train(Large(), dense_blocks(2), epochs=3, objective_every=0, turns=turns, launch=at)
+
+    on_hosts(2, run)
+    took_s = {"pull": [times[0] for times in told], "push": [times[2] for times in told]}
+    assert min(took_s.pop(phase)) >= 0.2
+    (others,) = took_s.values()
+    assert min(others) < 0.2
 
 
 def test_no_host_waits_for_a_token_with_one_or_for_another_host_with_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
