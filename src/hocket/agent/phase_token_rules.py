@@ -1,9 +1,12 @@
 """Which job gets a phase token next: the rules, without sockets and clocks.
 
-A host has one CPU token, one primary and one secondary network token. Whatever waits is served in the order in which it
+A host has one CPU token, one primary and one secondary network token. COMMs are served in the order in which they
 asked. When the primary COMM ends, the secondary one becomes the primary, and the next that waits the secondary. A
 secondary COMM that is short beside the primary need not give way: that costs the primary little, and a job that mostly
 computes would wait for long phases of others twice in each iteration, while the CPU idles.
+
+Of the COMPs that wait, the one goes first that has waited longest beside what it usually takes: a short COMP, of a job
+that mostly communicates, need not wait for two long ones, and a long one does not wait for ever.
 
 A job that holds a token for much longer than its phases usually take hangs, or is stopped: it loses the token, and what
 it says of it later is ignored. The secondary COMM is not looked at: it has to wait for the primary, and when that ends
@@ -13,6 +16,7 @@ or loses its token, it is the primary itself.
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from statistics import median
 
 from msgspec import Struct
@@ -23,6 +27,7 @@ from hocket.model.phases import SHORT_COMM
 FLOOR_S = 30.0  # No token is lost sooner.
 _TIMES_LONGER = 10.0  # than the median of the job's last phases
 _LAST_PHASES = 9
+_LEAST_S = 1e-6
 
 Notice = tuple[str, TokenGranted | TokenPromoted | TokenLost]  # tenant → what it is told
 
@@ -36,13 +41,21 @@ class _Held(Struct):
     gives_way: bool = False
 
 
+class _Waiting(Struct, frozen=True):
+    """A tenant that waits for a token."""
+
+    tenant: str
+    number: int
+    since_s: float
+
+
 class PhaseTokenRules:
     """The tokens of one host. A tenant is a job; every method gives what tenants are to be told, in order."""
 
     def __init__(self, floor_s: float = FLOOR_S) -> None:
         self._floor_s = floor_s
         self._held: dict[PhaseToken, _Held] = {}  # Invariant: there is no secondary without a primary.
-        self._waiting: dict[Phase, deque[tuple[str, int]]] = {phase: deque() for phase in Phase}
+        self._waiting: dict[Phase, list[_Waiting]] = {phase: [] for phase in Phase}  # in the order in which they asked
         self._lasted_s: dict[tuple[str, Phase], deque[float]] = {}  # of phases that ended
         self._lost: dict[tuple[str, int], tuple[Phase, float]] = {}  # not released yet → since when it was held
 
@@ -52,16 +65,16 @@ class PhaseTokenRules:
         return None if held is None else (held.tenant, held.number)
 
     def waiting(self, phase: Phase) -> list[tuple[str, int]]:
-        """The tenants that wait, the first one first."""
-        return list(self._waiting[phase])
+        """The tenants that wait, in the order in which they asked."""
+        return [(each.tenant, each.number) for each in self._waiting[phase]]
 
     def ask(self, tenant: str, number: int, phase: Phase, now_s: float) -> list[Notice]:
         """A tenant wants a token. Raises ValueError if it has or awaits one for this phase already."""
-        if any(t == tenant for t, _ in self._waiting[phase]) or any(
+        if any(each.tenant == tenant for each in self._waiting[phase]) or any(
             held.tenant == tenant and _phase(token) is phase for token, held in self._held.items()
         ):
             raise ValueError(f"job '{tenant}' asks for a {phase} token, and has or awaits one already")
-        self._waiting[phase].append((tenant, number))
+        self._waiting[phase].append(_Waiting(tenant, number, now_s))
         return self._serve(now_s)
 
     def release(self, tenant: str, number: int, now_s: float) -> list[Notice]:
@@ -75,15 +88,14 @@ class PhaseTokenRules:
                 if not held.gives_way:  # Else it has waited in between.
                     self._learn(tenant, _phase(token), now_s - held.since_s)
                 return self._free(token, now_s)
-        for queue in self._waiting.values():  # It was asked for, and is not wanted any more.
-            if (tenant, number) in queue:
-                queue.remove((tenant, number))
+        for waiting in self._waiting.values():  # It was asked for, and is not wanted any more.
+            waiting[:] = [each for each in waiting if (each.tenant, each.number) != (tenant, number)]
         return []
 
     def leave(self, tenant: str, now_s: float) -> list[Notice]:
         """A tenant is gone, with all that it had and waited for."""
         for phase in Phase:
-            self._waiting[phase] = deque(each for each in self._waiting[phase] if each[0] != tenant)
+            self._waiting[phase] = [each for each in self._waiting[phase] if each.tenant != tenant]
             self._lasted_s.pop((tenant, phase), None)
         for key in [key for key in self._lost if key[0] == tenant]:
             del self._lost[key]
@@ -132,13 +144,24 @@ class PhaseTokenRules:
         """Give what is free to those that wait."""
         told: list[Notice] = []
         for token in PhaseToken:  # The primary before the secondary.
-            queue = self._waiting[_phase(token)]
-            if queue and token not in self._held:
-                tenant, number = queue.popleft()
-                is_short = token is PhaseToken.SECONDARY and self._is_short(tenant)
-                self._held[token] = _Held(tenant, number, now_s, token is PhaseToken.SECONDARY and not is_short)
-                told.append((tenant, TokenGranted(number, token, is_short)))
+            waiting = self._waiting[_phase(token)]
+            if waiting and token not in self._held:
+                first = waiting[0] if _phase(token) is Phase.COMM else self._first_comp(waiting, now_s)
+                waiting.remove(first)
+                is_short = token is PhaseToken.SECONDARY and self._is_short(first.tenant)
+                gives_way = token is PhaseToken.SECONDARY and not is_short
+                self._held[token] = _Held(first.tenant, first.number, now_s, gives_way)
+                told.append((first.tenant, TokenGranted(first.number, token, is_short)))
         return told
+
+    def _first_comp(self, waiting: list[_Waiting], now_s: float) -> _Waiting:
+        """The one that has waited longest beside what it usually takes; one that was never seen before all others."""
+
+        def urgency(each: _Waiting) -> float:
+            lasted_s = self._lasted_s.get((each.tenant, Phase.COMP))
+            return (now_s - each.since_s) / max(_LEAST_S, median(lasted_s)) if lasted_s else inf
+
+        return max(waiting, key=urgency)
 
     def _is_short(self, tenant: str) -> bool:
         """Does its COMM usually take little of the time that the primary one's does?"""

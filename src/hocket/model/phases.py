@@ -25,7 +25,7 @@ _AVERAGED = 3  # iterations of which an observation is the mean, at least: a sin
 _MOST_VARIATION = 0.4  # deviations of a phase as a share of it: what is above is a change
 _LEAST_FACTOR = 0.3  # of a phase that varies
 # Of the time of the primary COMM: a second one that takes at most so long need not give way (`phase_token_rules.py`).
-SHORT_COMM = 0.25
+SHORT_COMM = 0.35
 _SHORTER = 0.75  # times what was believed: when that was measured, other work was in the way
 LEAST_COMM = 0.05  # of what it takes on very many machines: on one, it is copied all the same
 
