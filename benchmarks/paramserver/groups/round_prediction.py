@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from benchmarks.machine import table
 from benchmarks.paramserver.groups.recorded_groups import PlayedTenant, RecordedGroup
+from hocket.executors.simulated.phases import foresee
 from hocket.model.partition import Sharing
-from hocket.model.phases import SHORT_COMM, Profile, foresee, predict
+from hocket.model.phases import SHORT_COMM, Profile, predict
 
 _GOALS = (0.05, 0.10)  # mean, 95th percentile
 
@@ -58,14 +59,14 @@ def round_errors(groups: Sequence[RecordedGroup]) -> RoundErrors:
             continue
         machines = len(group.nodes)
         now = [profile_meanwhile(tenant) for tenant in group.tenants]
-        meanwhile.append(foresee(now, machines, SHORT_COMM).iteration_s.mean / group.round_s - 1)
+        meanwhile.append(foresee(now, machines, SHORT_COMM).round_s / group.round_s - 1)
         equation_1.append(predict(now, machines).iteration_s.mean / group.round_s - 1)
         full = [replace(profile, link=1.0) for profile in now]
-        no_gaps.append(foresee(full, machines, SHORT_COMM).iteration_s.mean / group.round_s - 1)
-        give_way.append(foresee(now, machines).iteration_s.mean / group.round_s - 1)
+        no_gaps.append(foresee(full, machines, SHORT_COMM).round_s / group.round_s - 1)
+        give_way.append(foresee(now, machines).round_s / group.round_s - 1)
         then = [tenant.before for tenant in group.tenants if tenant.before is not None]
         if len(then) == len(group.tenants):
-            before.append(foresee(then, machines, SHORT_COMM).iteration_s.mean / group.round_s - 1)
+            before.append(foresee(then, machines, SHORT_COMM).round_s / group.round_s - 1)
     return RoundErrors(before, meanwhile, equation_1, no_gaps, give_way)
 
 

@@ -2,28 +2,19 @@
 
 A COMP phase shrinks with the number of machines m that share it (2), a COMM phase does not, but for the part of the
 model that each machine keeps itself (`own_part`). Jobs that take turns need as long for one round as the busiest
-resource, or as the longest of them alone (1); `foresee` knows more.
+resource, or as the longest of them alone (1); which phases wait for which is played in `executors/simulated/phases.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from heapq import heapreplace
 from math import inf, isfinite, log, sqrt
-from random import Random
 
 from msgspec import Struct
 
 from hocket.model.curve import Beliefs, Curve, Estimate, Point
 
 _95_PERCENT = 1.96  # deviations either side
-_WARM_UP = 3  # iterations of each job before a round is measured
-_FORESEEN = 3 * 20  # phases of each job that are foreseen …
-_FORESEEN_VARYING = 3 * 200  # … where they vary
-_AVERAGED = 3  # iterations of which an observation is the mean, at least: a single one varies more
-_MOST_VARIATION = 0.4  # deviations of a phase as a share of it: what is above is a change
-_LEAST_FACTOR = 0.3  # of a phase that varies
 # Of the time of the primary COMM: a second one that takes at most so long need not give way (`phase_token_rules.py`).
 SHORT_COMM = 0.35
 _SHORTER = 0.75  # times what was believed: when that was measured, other work was in the way
@@ -88,83 +79,6 @@ def predict(jobs: Sequence[Profile], machines: float) -> Round:
     else:
         sd = sqrt(sum(j.comm_sd**2 for j in jobs))
     return Round(Estimate(round_s, sd), cpu_s / round_s, net_s / round_s)
-
-
-def foresee(jobs: Sequence[Profile], machines: float, short: float = 0.0) -> Round:
-    """The round with what equation 1 leaves out: which other phases each phase has to wait for.
-
-    All phases take turns, as on one machine, first come first served; a second COMM uses what the first leaves of the
-    link, or half of the link if it takes at most the share `short` of the first one's time. Each phase lasts as long as
-    on the slowest machine, and then all machines have to meet, which needs neither processor nor link. Phases vary as
-    they did when they were observed: jobs whose phases would fit into each other's gaps if they did not have to wait.
-    """
-    plain = predict(jobs, machines)
-    varies = [_variation(j) for j in jobs]
-    drawn = _draws() if any(v > 0 for of in varies for v in of) else (0.0,)
-    slow = [1 + j.barrier * log(machines) if machines > 1 else 1.0 for j in jobs]
-    comm = [j.comm_on(machines) for j in jobs]
-    lasts = [(c / 2 * f, j.comp_s(machines) * f, c / 2 * f) for j, c, f in zip(jobs, comm, slow, strict=True)]
-    link = min(1.0, sum(j.link for j in jobs) / len(jobs))
-    rest = (1 - link) / link  # speed of a second COMM
-    fair = min(1.0, (1 + rest) / 2)  # of two that share the link alike
-    last_of = 0  # the job whose COMM ends last
-    cpu_free = last = before = 0.0  # when the processor is free, and when the last two COMMs end
-    done, began, ended = [0] * len(jobs), [0.0] * len(jobs), [0.0] * len(jobs)
-    line = [(0.0, i, 0) for i in range(len(jobs))]  # (when, job, its next phase)
-    late, following = [0.0] * len(jobs), [0] * len(jobs)  # by how much a job's next phase is put off, and which it is
-    left = (_FORESEEN_VARYING if len(drawn) > 1 else _FORESEEN) * len(jobs)
-    while left:
-        at_s, i, phase = line[0]
-        if late[i] > 0:
-            heapreplace(line, (at_s + late[i], i, phase))
-            late[i] = 0.0
-            continue
-        left -= 1
-        takes_s = lasts[i][phase] * max(_LEAST_FACTOR, 1.0 + varies[i][phase] * drawn[left % len(drawn)])
-        if phase == 1:
-            end_s = cpu_free = max(cpu_free, at_s) + takes_s
-        else:
-            start_s = max(before, at_s)
-            if last > start_s and 0 < comm[i] <= short * comm[last_of]:
-                both_s = min(takes_s, last - start_s)
-                end_s = start_s + both_s / fair + takes_s - both_s
-                lost_s = both_s / fair - both_s
-                late[last_of] += lost_s
-                last += lost_s
-                if following[last_of] == 0:  # It is its PUSH that ends later.
-                    ended[last_of] += lost_s
-                    began[last_of] += lost_s if done[last_of] == _WARM_UP else 0.0
-            else:
-                beside_s = max(0.0, last - start_s) * rest
-                end_s = start_s + takes_s / rest if beside_s >= takes_s > 0 else max(last, start_s) + takes_s - beside_s
-            before, last, last_of = (last, end_s, i) if end_s >= last else (max(before, end_s), last, last_of)
-        following[i] = (phase + 1) % 3
-        heapreplace(line, (end_s + jobs[i].meeting_s / 3, i, following[i]))
-        if phase == 2:
-            done[i] += 1
-            ended[i] = end_s
-            if done[i] == _WARM_UP:
-                began[i] = end_s
-    if min(done) <= _WARM_UP:  # One takes so long that the others had no end.
-        return plain
-    round_s = max((e - b) / (n - _WARM_UP) for e, b, n in zip(ended, began, done, strict=True))
-    cpu_s, net_s = sum(j.comp_s(machines) for j in jobs), link * sum(comm)
-    return Round(Estimate(round_s, plain.iteration_s.sd), min(1.0, cpu_s / round_s), min(1.0, net_s / round_s))
-
-
-def _variation(job: Profile) -> tuple[float, float, float]:
-    """Deviations of single PULLs, COMPs and PUSHs, as shares of the mean."""
-    comm = sqrt(2 * _AVERAGED) * job.comm_sd / job.comm_s if job.comm_s > 0 else 0.0  # A COMM is two phases.
-    comp = sqrt(_AVERAGED) * job.comp_sd / job.comp_machine_s if job.comp_machine_s > 0 else 0.0
-    comm, comp = min(comm, _MOST_VARIATION), min(comp, _MOST_VARIATION)
-    return comm, comp, comm
-
-
-@cache
-def _draws() -> tuple[float, ...]:
-    """The same for all: what is foreseen for the same profiles must be the same."""
-    drawn = Random(0)
-    return tuple(drawn.gauss() for _ in range(4093))
 
 
 def profile_of(beliefs: Beliefs, least: int = 1) -> Profile | None:

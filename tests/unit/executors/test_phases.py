@@ -6,12 +6,12 @@ from msgspec.structs import replace
 from hocket.executors.simulated import BeliefMode, simulate
 from hocket.executors.simulated.beliefs import beliefs_of
 from hocket.executors.simulated.memory import InputInMemory, pressed, settled
-from hocket.executors.simulated.phases import Phases, interleave, stack
+from hocket.executors.simulated.phases import Phases, foresee, interleave, stack
 from hocket.executors.simulated.speed import Companion, overflows, own_speed, phases_of, play, takes_turns
 from hocket.model.event import PhasesObserved
 from hocket.model.job import Job, Kind
 from hocket.model.partition import Holding, Sharing
-from hocket.model.phases import Profile, foresee, predict
+from hocket.model.phases import Profile, predict
 from hocket.model.resources import Demand, Node, Slice
 from hocket.policies import find
 from hocket.workloads.truth import Submission, Truth, Workload
@@ -64,10 +64,10 @@ def test_a_secondary_comm_uses_what_the_primary_leaves_of_the_link():
 def test_what_machines_need_to_meet_lengthens_a_job_alone_and_is_used_by_others():
     alone = Phases(1.0, 1.0, (0, 1), meeting_s=0.6)
     assert interleave((alone,)).round_s == pytest.approx(2.6)
-    assert foresee([Profile(2.0, 1.0, meeting_s=0.6)], 2).iteration_s.mean == pytest.approx(2.6)
+    assert foresee([Profile(2.0, 1.0, meeting_s=0.6)], 2).round_s == pytest.approx(2.6)
     busy = tuple(Phases(1.0, 0.1, (0, 1), meeting_s=0.6) for _ in range(3))  # While one meets, another computes.
     assert interleave(busy).round_s == pytest.approx(3.0, rel=0.01)
-    assert foresee([Profile(2.0, 0.1, meeting_s=0.6)] * 3, 2).iteration_s.mean == pytest.approx(3.0, rel=0.01)
+    assert foresee([Profile(2.0, 0.1, meeting_s=0.6)] * 3, 2).round_s == pytest.approx(3.0, rel=0.01)
 
 
 def test_a_comm_that_is_short_beside_the_primary_one_gives_no_way():
@@ -84,13 +84,66 @@ def test_a_comm_that_is_short_beside_the_primary_one_gives_no_way():
     # What the long one leaves is enough for it, which still waits for the processor once in an iteration.
     assert gaps.iteration_s == pytest.approx((21.6, 2.4), rel=0.01)
     profiles = [Profile(t.comp_s, t.comm_s, link=1.0) for t in (long, computes)]
-    assert foresee(profiles, 1).iteration_s.mean == pytest.approx(20.1, rel=0.02)
-    assert foresee(profiles, 1, short=0.25).iteration_s.mean == pytest.approx(25.0, rel=0.02)
+    assert foresee(profiles, 1).round_s == pytest.approx(20.1, rel=0.02)
+    assert foresee(profiles, 1, short=0.25).round_s == pytest.approx(25.0, rel=0.02)
 
 
 def test_a_comm_that_is_longer_than_a_quarter_of_the_primary_one_gives_way():
     tenants = (Phases(0.1, 20.0, HERE, short=0.25), Phases(2.0, 5.2, HERE, short=0.25))
-    assert interleave(tenants) == interleave(tuple(replace(t, short=0.0) for t in tenants))
+    in_order = tuple(replace(t, short=0.0) for t in tenants)
+    assert interleave(tenants, busy=1.0) == interleave(in_order, busy=1.0)
+
+
+def test_the_prediction_is_equation_1_where_no_job_waits():
+    jobs = [Profile(100.0, 5.0), Profile(50.0, 10.0)]
+    assert foresee(jobs, 10).round_s == pytest.approx(predict(jobs, 10).iteration_s.mean)
+    assert foresee(jobs[:1], 10).round_s == pytest.approx(15.0)
+
+
+def test_queueing_behind_others_is_predicted():
+    jobs = [Profile(250.0, 6.0), Profile(1.0, 13.0), Profile(1.0, 13.0)]
+    assert predict(jobs, 10).iteration_s.mean == pytest.approx(32.0)
+    assert foresee(jobs, 10).round_s > 35
+
+
+def test_phases_that_vary_do_not_fit_into_each_others_gaps():
+    phases = [(1.25, 0.22), (0.15, 0.41), (0.1, 0.84)]
+    steady = [Profile(comp_s, comm_s) for comp_s, comm_s in phases]
+    varying = [Profile(comp_s, comm_s, 0.05 * comp_s, 0.1 * comm_s) for comp_s, comm_s in phases]
+    fitting_s = foresee(steady, 1).round_s
+    assert 1.04 * fitting_s < foresee(varying, 1).round_s < 1.2 * fitting_s
+    assert foresee(varying, 1) == foresee(varying, 1)
+
+
+@pytest.mark.parametrize("sd", [0.05, 0.1, 5.0])
+def test_a_job_alone_takes_its_mean_however_it_varies(sd):
+    alone = [Profile(1.0, 0.9, comp_sd=sd, comm_sd=sd)]
+    assert foresee(alone, 1).round_s == pytest.approx(1.9, rel=0.02)
+
+
+def test_a_second_comm_uses_what_the_first_leaves_of_the_link():
+    jobs = [Profile(0.1, 10.0, link=0.8)] * 3
+    assert foresee(jobs, 1).round_s == pytest.approx(24.0, rel=0.03)
+    assert foresee(jobs, 1).net == pytest.approx(1.0, rel=0.03)
+
+
+def test_jobs_a_thousand_times_shorter_are_foreseen_too():
+    assert foresee([Profile(1e5, 1.0), Profile(1e-3, 1e-3)], 2).round_s >= 5e4
+
+
+def test_a_short_comp_need_not_wait_for_long_ones_under_an_agent():
+    tenants = (Phases(1.0, 0.3, HERE), Phases(1.0, 0.3, HERE), Phases(0.1, 0.4, HERE))
+    in_order = interleave(tenants, busy=1.0)
+    agents = interleave(tuple(replace(t, short=0.01) for t in tenants), busy=1.0)
+    assert in_order.iteration_s == pytest.approx((2.1, 2.1, 2.1), rel=0.01)  # It waits for both in each iteration.
+    assert agents.iteration_s[2] < 1.3
+    assert max(agents.iteration_s[:2]) < 2.25  # Both wait for it twice in their turns.
+
+
+def test_a_long_comp_is_not_overtaken_for_ever_under_an_agent():
+    short = [Phases(0.1, 0.02, HERE, short=0.01)] * 4  # They keep the processor busy.
+    played = interleave((*short, Phases(1.0, 0.02, HERE, short=0.01)), busy=1.0)
+    assert played.iteration_s[4] < 5.0
 
 
 def test_uncoordinated_jobs_get_in_each_others_way():

@@ -8,11 +8,12 @@ from msgspec import Struct
 
 from hocket.control.ports import Cycle
 from hocket.estimators.phases import observe
+from hocket.executors.simulated.phases import foresee
 from hocket.executors.simulated.speed import Companion, play
 from hocket.model.curve import NO_BELIEFS, Beliefs
 from hocket.model.event import JobMoved, JobResized, JobStarted, PhasesObserved
 from hocket.model.partition import Holding, Partition, Sharing
-from hocket.model.phases import foresee, predict, profile_of
+from hocket.model.phases import predict, profile_of
 from hocket.model.resources import Demand
 from hocket.reports.account import Account, Span
 from hocket.workloads.truth import Truth, Workload
@@ -152,6 +153,9 @@ def groups_formed(cycles: Iterable[Cycle], workload: Workload, noise: float, see
             if partition.sharing is not Sharing.INTERLEAVED or len(profiles) < len(jobs):
                 continue
             round_s = play([_companion(j, partition, truths) for j in jobs], partition.sharing, noise, seed).round_s
-            errors = (model(profiles, m).iteration_s.mean / round_s - 1 for model in (foresee, predict))
-            found.append(Formed(m, len(jobs), *errors))
+            error, plain_error = (
+                foresee(profiles, m).round_s / round_s - 1,
+                predict(profiles, m).iteration_s.mean / round_s - 1,
+            )
+            found.append(Formed(m, len(jobs), error, plain_error))
     return found

@@ -2,22 +2,25 @@
 
 `interleaved`: on each machine one COMP runs at a time, in the order in which they come, and one primary COMM; a
 secondary COMM uses what the primary leaves of the link, and becomes primary when that one ends. A job pulls, computes
-and pushes; it goes on when all its workers have ended a phase. None that comes later delays one that came before, so
-the end of each phase is known when it begins; but for COMMs that are short beside the primary one and need not give
-way (`Phases.short`), as real jobs have them: Harmony's always do.
+and pushes; it goes on when all its workers have ended a phase. None that comes later delays one that came before: so it
+is in Harmony's paper. Agents let short COMPs go before long ones that wait too, and COMMs that are short beside the
+primary one need not give way (`Phases.short`).
 
 `stacked`: nothing coordinates. All that compute share the processor equally, all that communicate the link.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from math import log, sqrt
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hocket.executors.simulated import turns
+from hocket.model.phases import Profile
 
 LINK_BUSY = 0.9  # share of a COMM's time in which it keeps the link busy; the rest is what a secondary can use
 STRAGGLERS = 0.005  # share of phases, on one machine, that take longer for no reason of their own …
@@ -29,6 +32,8 @@ MEASURED_IN_NOISE = 160  # … or by less than 1 % on average, where phases vary
 _SHORTER = 8  # times as many iterations as it should: a job a thousand times shorter than others would go on for ever
 _FACTORS = 4096  # of noise, thrown once for each play
 _STREAM = 0x70686173  # sets these apart from what others draw with the same seed
+_OBSERVED = 3  # iterations of which an observation is the mean, at least: a single one varies more
+_MOST_VARIATION = 0.4  # deviations of a phase as a share of it: what is above is a change
 
 
 class Phases(Struct, frozen=True, gc=False):
@@ -39,7 +44,10 @@ class Phases(Struct, frozen=True, gc=False):
     machines: tuple[int, ...]  # by their place in the partition
     reload_s: float = 0.0  # reading what is kept on disk, while the rest is computed on
     meeting_s: float = 0.0  # in an iteration: its machines go on together after each phase, with nothing held
-    short: float = 0.0  # Its COMM gives way to no primary one of which it takes at most this share.
+    # Above 0: it goes by an agent's rules; its COMM gives way to no primary one of which it takes at most this share.
+    short: float = 0.0
+    comp_varies: float = 0.0  # deviations of a phase, as shares of it
+    comm_varies: float = 0.0
 
 
 class Played(Struct, frozen=True, gc=False):
@@ -65,23 +73,24 @@ def interleave(
     """Play tenants that take turns until each has done so many iterations."""
     import numpy as np
 
-    if not noise:
+    varies = any(t.comp_varies or t.comm_varies for t in tenants)
+    if not noise and not varies:
         tenants = _alike_dropped(tenants)
-    iterations = iterations or (MEASURED_IN_NOISE if noise else MEASURED)
+    iterations = iterations or (MEASURED_IN_NOISE if noise or varies else MEASURED)
     n, machines = len(tenants), 1 + max(i for t in tenants for i in t.machines)
     where = np.array([m for t in tenants for m in t.machines])
     first = np.cumsum([0, *(len(t.machines) for t in tenants)])
-    comp, comm, reload, meeting, short = (
+    comp, comm, reload, meeting, short, comp_varies, comm_varies = (
         np.array([getattr(t, of) for t in tenants], dtype=np.float64)
-        for of in ("comp_s", "comm_s", "reload_s", "meeting_s", "short")
+        for of in ("comp_s", "comm_s", "reload_s", "meeting_s", "short", "comp_varies", "comm_varies")
     )
     cpu_free, disk_free, last, before = np.zeros((4, machines))
     began, ended, comp_sum, comm_sum, slowest_sum = np.zeros((5, n))
     done, comps, comms = np.zeros((3, n), dtype=np.int64)
     now_s = turns.compiled().take_turns(
-        turns.Tenants(comp, comm, reload, meeting, short, first, where),
+        turns.Tenants(comp, comm, reload, meeting, short, comp_varies, comm_varies, first, where),
         turns.Machines(cpu_free, disk_free, last, before, np.zeros(machines, np.int64), np.zeros(len(where))),
-        _factors(noise, seed), min(1.0, (1 - busy) / busy), WARM_UP, iterations,
+        turns.Noise(_factors(noise, seed), _normals(varies, seed)), min(1.0, (1 - busy) / busy), WARM_UP, iterations,
         3 * n * _SHORTER * (WARM_UP + iterations),
         turns.Tally(done, began, ended, comp_sum, comm_sum, comps, comms, slowest_sum),
     )  # fmt: skip
@@ -107,6 +116,34 @@ def _factors(noise: float, seed: int) -> Any:
     rng = np.random.default_rng([seed, _STREAM])
     straggles = np.where(rng.random(_FACTORS) < STRAGGLERS, STRAGGLING, 1.0)
     return np.exp(rng.normal(-noise * noise / 2, noise, _FACTORS)) * straggles
+
+
+@lru_cache(maxsize=256)
+def _normals(varies: bool, seed: int) -> Any:
+    import numpy as np
+
+    return np.random.default_rng([seed, _STREAM, 1]).normal(size=_FACTORS) if varies else np.zeros(1)
+
+
+def foresee(jobs: Sequence[Profile], machines: float, short: float = 0.0) -> Played:
+    """What a group of jobs is believed to do on so many machines: `predict` leaves out which phases wait for which.
+
+    They are played on one machine. Each phase lasts as long as on the slowest, and varies as it did when it was
+    observed: jobs whose phases would fit into each other's gaps wait for each other if they vary.
+    """
+    link = min(1.0, sum(job.link for job in jobs) / len(jobs))
+    return interleave(tuple(_phases_of(job, machines, short) for job in jobs), busy=link)
+
+
+def _phases_of(job: Profile, machines: float, short: float) -> Phases:
+    slow = 1 + job.barrier * log(machines) if machines > 1 else 1.0
+    comp_s, comm_s = job.comp_s(machines) * slow, job.comm_on(machines) * slow
+    comp_varies = sqrt(_OBSERVED) * job.comp_sd / job.comp_machine_s if job.comp_machine_s > 0 else 0.0
+    comm_varies = sqrt(2 * _OBSERVED) * job.comm_sd / job.comm_s if job.comm_s > 0 else 0.0  # It is two phases.
+    return Phases(
+        comp_s, comm_s, (0,), meeting_s=job.meeting_s, short=short,
+        comp_varies=min(_MOST_VARIATION, comp_varies), comm_varies=min(_MOST_VARIATION, comm_varies),
+    )  # fmt: skip
 
 
 def _slowest(tenant: Phases, noise: float, seed: int) -> Phases:
