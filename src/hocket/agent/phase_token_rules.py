@@ -58,6 +58,8 @@ class PhaseTokenRules:
         self._waiting: dict[Phase, list[_Waiting]] = {phase: [] for phase in Phase}  # in the order in which they asked
         self._lasted_s: dict[tuple[str, Phase], deque[float]] = {}  # of phases that ended
         self._lost: dict[tuple[str, int], tuple[Phase, float]] = {}  # not released yet → since when it was held
+        self._shared_s: dict[str, float] = {}  # tenant → for how long its COMMs have shared the link, not taken yet
+        self._noted_s = 0.0  # until when
 
     def holder(self, token: PhaseToken) -> tuple[str, int] | None:
         """The tenant that has a token, and the number under which it asked for it."""
@@ -74,11 +76,13 @@ class PhaseTokenRules:
             held.tenant == tenant and _phase(token) is phase for token, held in self._held.items()
         ):
             raise ValueError(f"job '{tenant}' asks for a {phase} token, and has or awaits one already")
+        self._note_sharing(now_s)
         self._waiting[phase].append(_Waiting(tenant, number, now_s))
         return self._serve(now_s)
 
     def release(self, tenant: str, number: int, now_s: float) -> list[Notice]:
         """A tenant's phase has ended; nothing comes of it if it has lost the token."""
+        self._note_sharing(now_s)
         if (lost := self._lost.pop((tenant, number), None)) is not None:
             phase, since_s = lost
             self._learn(tenant, phase, now_s - since_s)
@@ -94,6 +98,8 @@ class PhaseTokenRules:
 
     def leave(self, tenant: str, now_s: float) -> list[Notice]:
         """A tenant is gone, with all that it had and waited for."""
+        self._note_sharing(now_s)
+        self._shared_s.pop(tenant, None)
         for phase in Phase:
             self._waiting[phase] = [each for each in self._waiting[phase] if each.tenant != tenant]
             self._lasted_s.pop((tenant, phase), None)
@@ -107,12 +113,18 @@ class PhaseTokenRules:
 
     def expire(self, now_s: float) -> list[Notice]:
         """Take tokens away that were held for too long."""
+        self._note_sharing(now_s)
         told: list[Notice] = []
         for token in _EXPIRING:
             if (held := self._held.get(token)) is not None and now_s >= self._expires_s(token, held):
                 self._lost[held.tenant, held.number] = _phase(token), held.since_s
                 told += [(held.tenant, TokenLost(held.number)), *self._free(token, now_s)]
         return told
+
+    def take_shared_s(self, tenant: str, now_s: float) -> float:
+        """For how long COMMs of a tenant had half of the link only since this was asked last: none gave way."""
+        self._note_sharing(now_s)
+        return self._shared_s.pop(tenant, 0.0)
 
     def next_expiry_s(self) -> float | None:
         """When to call `expire` next, unless something changes before; None if no tenant holds a token."""
@@ -129,6 +141,13 @@ class PhaseTokenRules:
 
     def _learn(self, tenant: str, phase: Phase, lasted_s: float) -> None:
         self._lasted_s.setdefault((tenant, phase), deque(maxlen=_LAST_PHASES)).append(lasted_s)
+
+    def _note_sharing(self, now_s: float) -> None:
+        second = self._held.get(PhaseToken.SECONDARY)
+        if second is not None and not second.gives_way:
+            for tenant in (second.tenant, self._held[PhaseToken.PRIMARY].tenant):
+                self._shared_s[tenant] = self._shared_s.get(tenant, 0.0) + now_s - self._noted_s
+        self._noted_s = now_s
 
     def _free(self, token: PhaseToken, now_s: float) -> list[Notice]:
         del self._held[token]

@@ -191,6 +191,52 @@ def test_a_short_comm_need_not_give_way_to_a_long_one():
     assert rules.ask("long", 10, COMM, 20.0) == [("long", TokenGranted(10, SECONDARY))]
 
 
+def learnt(**lasts_s: float) -> PhaseTokenRules:
+    """Rules that have seen COMMs of these tenants."""
+    rules = PhaseTokenRules()
+    for tenant, seconds in lasts_s.items():
+        rules.ask(tenant, 0, COMM, 0.0)
+        rules.release(tenant, 0, seconds)
+    return rules
+
+
+def test_two_comms_of_which_none_gives_way_share_the_link_for_as_long_as_both_last():
+    rules = learnt(long=1.0, short=0.2)
+    rules.ask("long", 1, COMM, 10.0)
+    rules.ask("short", 1, COMM, 10.5)
+    rules.ask("third", 1, COMM, 10.6)  # That another waits, or computes, makes no difference.
+    rules.ask("third", 2, COMP, 10.7)
+    assert rules.take_shared_s("long", 10.75) == pytest.approx(0.25)
+    rules.release("short", 1, 11.0)
+    rules.release("long", 1, 12.0)
+    assert [rules.take_shared_s(tenant, 20.0) for tenant in ("long", "short", "third")] == pytest.approx(
+        [0.25, 0.5, 0.0]
+    )
+    assert rules.take_shared_s("short", 20.0) == 0.0
+
+
+def test_a_comm_that_gives_way_shares_nothing():
+    rules = learnt(long=1.0, other=0.9)
+    rules.ask("long", 1, COMM, 10.0)
+    rules.ask("other", 1, COMM, 10.5)
+    rules.release("long", 1, 12.0)
+    rules.release("other", 1, 13.0)
+    assert [rules.take_shared_s(tenant, 20.0) for tenant in ("long", "other")] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("ends", ["leaves", "expires"])
+def test_a_link_is_shared_no_longer_when_one_is_gone(ends):
+    rules = learnt(long=1.0, short=0.2)
+    rules.ask("long", 1, COMM, 10.0)
+    rules.ask("short", 1, COMM, 11.0)
+    if ends == "leaves":
+        rules.leave("long", 13.0)
+        assert rules.take_shared_s("long", 14.0) == 0.0
+    else:
+        rules.expire(40.0)
+    assert rules.take_shared_s("short", 60.0) == pytest.approx(2.0 if ends == "leaves" else 29.0)
+
+
 def test_a_token_is_lost_after_the_floor_or_ten_times_the_usual_phase():
     rules = PhaseTokenRules(floor_s=10.0)
     assert rules.limit_s("a", COMP) == 10.0

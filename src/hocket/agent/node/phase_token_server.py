@@ -210,7 +210,8 @@ class PhaseTokenServer:
             case ReleaseToken(number):
                 self._tell(self._rules.release(tenant.run.job, number, now_s))
             case IterationMeasured():
-                if (means := tenant.measured.add(message, now_s)) is not None:
+                shared_s = self._rules.take_shared_s(tenant.run.job, now_s)
+                if (means := tenant.measured.add(message, now_s, shared_s)) is not None:
                     self._reports.append((tenant.run, means))
                     self._ring()
             case AreYouThere():

@@ -45,11 +45,14 @@ class PhaseReports:
             return []
         seen = list(self._waiting.pop(job).values())
         comp_s, comm_s = sum(s.comp_s for s in seen) / len(seen), sum(s.comm_s for s in seen) / len(seen)
-        slowest_s = max(s.comp_s for s in seen) + max(s.comm_s for s in seen)
+        link = sum(s.link * s.comm_s for s in seen) / (comm_s * len(seen)) if comm_s > 0 else 1.0
+        longest_comm_s = max(s.comm_s for s in seen)
+        # Only the first node measures these.
+        meeting_s, shared_s = sum(s.meeting_s for s in seen), sum(s.shared_s for s in seen)
+        comm_s, longest_comm_s = (max(each_s / 2, each_s - shared_s / 2) for each_s in (comm_s, longest_comm_s))
+        slowest_s = max(s.comp_s for s in seen) + longest_comm_s
         slowest = slowest_s / (comp_s + comm_s) if comp_s + comm_s > 0 else 1.0
         iterations = min(s.iterations for s in seen)
-        meeting_s = sum(s.meeting_s for s in seen)  # Only the first node measures it.
-        link = sum(s.link * s.comm_s for s in seen) / (comm_s * len(seen)) if comm_s > 0 else 1.0
         return [PhasesObserved(now_s, job, len(seen), comp_s, comm_s, iterations, slowest, link, meeting_s, _OWN_PART)]
 
     def forget(self, job_id: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from hocket.agent.node.phase_token_server import PhaseTokenServer
 from hocket.agent.phase_measurements import PhaseMeans
+from hocket.agent.phase_token_rules import PhaseTokenRules
 from hocket.agent.protocol import RunKey
 from hocket.model.phase_tokens import (
     ACTIVITY,
@@ -189,6 +190,18 @@ def test_phases_are_reported_as_means_over_some_iterations_without_the_first(tmp
             )
         ]
         assert server.take_reports() == []
+
+
+def test_for_how_long_a_comm_had_half_of_the_link_is_reported_too(tmp_path, monkeypatch):
+    shared_s = iter((9.0, 0.1, 0.2, 0.6))
+    monkeypatch.setattr(PhaseTokenRules, "take_shared_s", lambda _rules, _tenant, _now_s: next(shared_s))
+    with server_at(tmp_path / "tokens") as (server, _rung):
+        a = Job(server, "a")
+        a.say(*(IterationMeasured(iteration, 0.25, 1.0, 0.5) for iteration in range(4)))
+        a.is_served()
+        ((_run, means),) = server.take_reports()
+        assert means.shared_s == pytest.approx(0.3)  # without the first iteration's
+        assert means.comm_s == pytest.approx(0.75)
 
 
 def test_a_job_that_measures_what_cannot_be_is_left_out(server, caplog):

@@ -70,6 +70,16 @@ def test_a_job_on_several_nodes_is_observed_when_all_have_reported():
     assert reports.add_report(view, report(run, iteration=8), "left", 13.0) == []
 
 
+def test_a_comm_that_had_half_of_the_link_counts_as_if_it_had_it_all():
+    view, reports, run = view_on("left", "right"), PhaseReports(), RunKey("a", 1)
+    assert reports.add_report(view, report(run, shared_s=0.2), "left", 10.0) == []
+    (seen,) = reports.add_report(view, report(run, comm_s=0.7), "right", 12.0)
+    assert (seen.comp_s, seen.comm_s, seen.slowest) == pytest.approx((2.0, 0.5, 2.6 / 2.5))
+    assert reports.add_report(view, report(run, iteration=5, shared_s=99.0), "left", 10.0) == []
+    (seen,) = reports.add_report(view, report(run, iteration=5), "right", 12.0)
+    assert seen.comm_s == 0.25
+
+
 def test_reports_of_other_runs_and_of_other_words_are_ignored():
     view, reports = view_on("left"), PhaseReports()
     assert reports.add_report(view, report(RunKey("a", 2)), "left", 10.0) == []
