@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.mbit is not None and not 1 <= chosen.mbit <= 100_000:
         parser.error(f"--mbit must be from 1 to 100,000, not {chosen.mbit:g}")
     failed = []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Hosts are taken down.
     if not chosen.summary:
         if why := network.why_no_namespaces():
             parser.error(f"hosts with links of their own are needed: {why}")
