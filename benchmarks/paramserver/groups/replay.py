@@ -22,11 +22,12 @@ from benchmarks.machine import table
 from benchmarks.paramserver.groups.job_mix import HOSTS, JOBS, MEM_MIB, SIZES
 from benchmarks.paramserver.groups.policy_run import POLICIES, PolicyRun
 from benchmarks.paramserver.groups.recorded_groups import RecordedGroup, recorded_groups
+from benchmarks.paramserver.groups.round_prediction import profile_meanwhile
 from hocket.control.journal.open import open_to_read
 from hocket.control.ports import Cycle
 from hocket.executors.simulated import simulate
 from hocket.executors.simulated.beliefs import parse_beliefs
-from hocket.executors.simulated.phases import Phases, Played, interleave
+from hocket.executors.simulated.phases import Played, foresee
 from hocket.model.event import JobSubmitted, PhasesObserved
 from hocket.model.job import Job, Kind
 from hocket.model.phases import SHORT_COMM
@@ -109,20 +110,8 @@ def _played(name: str, run: PolicyRun, began_s: float, group: RecordedGroup) -> 
 
 
 def play_group(group: RecordedGroup) -> Played:
-    """As the simulator does, with phases as long as on the slowest host, which all wait for."""
-    places = {node: i for i, node in enumerate(group.nodes)}
-    tenants = tuple(
-        Phases(
-            max(1e-6, t.comp_s * t.slowest),
-            t.comm_s * t.slowest,
-            tuple(places[n] for n in t.nodes),
-            meeting_s=t.meeting_s,
-            short=SHORT_COMM,
-        )
-        for t in group.tenants
-    )
-    busy = sum(t.link for t in group.tenants) / len(group.tenants)
-    return interleave(tenants, busy=min(1.0, max(0.5, busy)))
+    """As the simulator does, on one host that stands for all: a group's jobs have the same ones."""
+    return foresee([profile_meanwhile(tenant) for tenant in group.tenants], len(group.nodes), SHORT_COMM)
 
 
 # -- runs ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a phase demands, as against what it took while other work was in its way: by the job's last phases."""
+"""What counts of the time of a phase: what it would have taken without work that was in its way for a moment."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,7 @@ import numpy as np
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock, TrainingError, check_model
 from hocket.runtimes.paramserver.block_file import MIB
 from hocket.runtimes.paramserver.block_needs import BlockNeeds
-from hocket.runtimes.paramserver.checkpoint import (
-    CheckpointFolder,
-    SavedModel,
-    SavedProgress,
-    packed_states,
-    unpacked_states,
-)  # fmt: skip
+from hocket.runtimes.paramserver.checkpoint import SavedProgress, packed_states
 from hocket.runtimes.paramserver.comm_of_all_hosts import comm_of_all_hosts
 from hocket.runtimes.paramserver.file_blocks import FileBlocks
 from hocket.runtimes.paramserver.host_blocks import (
@@ -48,8 +41,8 @@ from hocket.runtimes.paramserver.phase_turns import NoTurns, PhaseTurns
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout, Plan, plan_of
 from hocket.runtimes.paramserver.sharding import blocks_of, iterations_of_epoch
 from hocket.runtimes.paramserver.stop_signals import StopSignals
+from hocket.runtimes.paramserver.training_checkpoints import TrainingCheckpoints
 from hocket.runtimes.paramserver.training_result import EpochEnd, PhaseTimes, Trained
-from hocket.runtimes.paramserver.wire import LinkClosed, SavedRows, SavedStates
 from hocket.runtimes.paramserver.worker_pool import WorkerPool
 
 _LEFT = 128 + signal.SIGTERM
@@ -163,12 +156,9 @@ class _Run:
         self.batches = iterations_of_epoch(self.count, options.batch)
         self.iteration = 0
         self.objective: float | None = None
-        self.times = PhaseTimes()
         self.pull_demand, self.comp_demand, self.push_demand = CommDemand(), CompDemand(), CommDemand()
         self.sent_s: float | None = 0.0  # for so long something was on its way to other hosts
-        self.checkpoints = CheckpointFolder(folder) if folder is not None else None
-        self.saved_iteration = -1  # the last that is in a checkpoint
-        self.saved_s = time.monotonic()
+        self.checkpoints = TrainingCheckpoints(folder, group, options.checkpoint_every_s)
         self.server = ShardServer()
         self.plans: dict[object, Plan] = {}
         self.memory = ModelMemory()
@@ -179,14 +169,13 @@ class _Run:
         """Meet the other hosts, and have the model: a new one, or that of the last checkpoint."""
         self.server.states = lambda numbers: packed_states({i: self.blocks.state(i) for i in numbers})
         self.group.join(self.server, self.server.wake)
-        saved = self.checkpoints.newest() if self.checkpoints is not None and self.group.host == 0 else None
-        self.server.saved = saved
+        self.server.saved = saved = self.checkpoints.newest()
         progress = None if saved is None else _plain(saved.progress)
         told = self.group.exchange("begin", {"options": self._agreed(), "saved": progress})
         self._must_agree([of["options"] for of in told])
         found = told[0]["saved"]
-        if found is not None and saved is None and self.checkpoints is not None:
-            saved = self.checkpoints.newest_with_id(found["id"])
+        if found is not None:
+            self._must_go_on_alike(found)
         model = check_model(self.algorithm.init(np.random.default_rng(self.options.seed)))
         layouts = {name: ArrayLayout.of(array) for name, array in model.items()}
         if self.spill is not None and is_too_large(layouts, self.spill):
@@ -205,7 +194,8 @@ class _Run:
             for name, (first, behind) in shard.spans.items():
                 self.memory.copy(shard.values[name], model[name][first:behind])
         else:
-            self._restore(shard, found, saved)
+            self.checkpoints.restore(found, shard, self.blocks)
+            self.iteration, self.objective = found["iteration"], found["objective"]
         self.shard, self.model = shard, HostModel(shard, self.group)
         self.parts = HostParts(self.group, shard, layouts, self.memory, self.blocks, self.count)
         self.server.shard = shard
@@ -223,6 +213,12 @@ class _Run:
             for key, value in told[0].items():
                 if of[key] != value:
                     raise TrainingError(f"host 0 has {key} {value}, host {host} has {key} {of[key]}: start all alike")
+
+    def _must_go_on_alike(self, found: dict[str, Any]) -> None:
+        """A checkpoint must be of the same training; it may go on for more epochs."""
+        for key, value in self._agreed().items():
+            if key in found and found[key] != value:
+                raise TrainingError(f"the checkpoint is of {key} {found[key]}, this training has {key} {value}")
 
     def _take_blocks(self, layouts: Mapping[str, ArrayLayout]) -> None:
         """Have this host's blocks, one after the other, and know what each needs."""
@@ -250,43 +246,6 @@ class _Run:
         if isinstance(self.given, FileBlocks):
             self.given.taken()
         self.given = ()
-
-    def _restore(self, shard: ModelShard, found: dict[str, Any], saved: SavedModel | None) -> None:
-        """Go on from a checkpoint. A host that does not see it asks host 0, which does."""
-        for key in ("algorithm", "blocks", "seed", "batch"):
-            if found[key] != self._agreed()[key]:
-                raise TrainingError(
-                    f"the checkpoint is of {key} {found[key]}, this training has {key} {self._agreed()[key]}"
-                )
-        there = {
-            name: ArrayLayout(of["rows"], tuple(of["row_shape"]), np.dtype(of["dtype"]))
-            for name, of in found["arrays"].items()
-        }
-        for name in {**there, **self.layouts}:
-            if there.get(name) != self.layouts.get(name):
-                raise TrainingError(
-                    f"array '{name}' is {_shown(self.layouts.get(name))}, in the checkpoint {_shown(there.get(name))}"
-                )
-        try:
-            for name, (first, behind) in shard.spans.items():
-                if saved is not None:
-                    shard.values[name][...] = saved.rows(name, first, behind)
-                else:
-                    self.group.links[0].send(SavedRows(name, first, behind))
-                    self.group.links[0].receive_answer()
-                    self.group.links[0].receive_array(shard.values[name])
-            for part in self.blocks.state_parts(self.blocks.numbers):
-                if saved is not None:
-                    content = saved.states_of(part)
-                else:
-                    self.group.links[0].send(SavedStates(part))
-                    content = self.group.links[0].receive_bytes(self.group.links[0].receive_answer().length)
-                for i, state in unpacked_states(content).items():
-                    self.blocks.set_state(i, state)
-        except LinkClosed as error:
-            raise TrainingError(f"a host is gone: {error}") from error
-        shard.version = self.iteration = self.saved_iteration = found["iteration"]
-        self.objective = found["objective"]
 
     # -- iterations ----------------------------------------------------------------------------------------------
 
@@ -442,11 +401,10 @@ class _Run:
     # -- leaving, saving -----------------------------------------------------------------------------------------
 
     def _save_or_leave(self, leave: bool) -> None:
-        """At the end of an iteration: save or leave if any host is asked to. Host 0 knows when it is time to save."""
-        is_due = self.saved_iteration < 0 or time.monotonic() - self.saved_s >= self.options.checkpoint_every_s
+        """At the end of an iteration: save or leave if any host is asked to."""
         if is_asked := self.signals.save:
             self.signals.save = False  # Before hosts meet: a signal that comes meanwhile counts for the next time.
-        asked = {"end": self.signals.end or leave, "save": is_asked or (self.group.host == 0 and is_due)}
+        asked = {"end": self.signals.end or leave, "save": is_asked or self.checkpoints.are_due()}
         by_host = self.group.exchange(f"ended {self.iteration}", asked)
         end = any(of["end"] for of in by_host)
         if end or any(of["save"] for of in by_host):
@@ -455,29 +413,11 @@ class _Run:
             raise Paused
 
     def _save_if_new(self) -> None:
-        """One version of everything. Each host writes its part where it sees host 0's folder; else host 0 does."""
-        if self.saved_iteration == self.iteration:
-            return
-        part, progress, is_first = None, None, self.group.host == 0
-        if is_first and self.checkpoints is not None:
-            progress = SavedProgress(
-                self.name, self.iteration, self.count, self.options.batch, self.options.seed, self.objective,
-                id=token_hex(8),
-            )  # fmt: skip
-            part = self.checkpoints.begin(progress, self.layouts)
-        begun = self.group.exchange(f"saving {self.iteration}", None if progress is None else progress.id)[0]
-        if begun is not None and not is_first and self.checkpoints is not None:
-            part = self.checkpoints.begun(self.iteration, begun, self.layouts)
-        if part is not None:
-            own = [(name, span[0], self.shard.values[name]) for name, span in self.shard.spans.items()]
-            part.write(self.group.host, own, self.parts.states(self.group.host))
-        wrote = self.group.exchange(f"written {self.iteration}", part is not None)
-        if is_first and part is not None and progress is not None:
-            for host in [host for host, is_there in enumerate(wrote) if not is_there]:
-                part.write(host, self.parts.rows(host, self.iteration), self.parts.states(host))
-            part.finish(progress)
-        self.saved_iteration, self.saved_s = self.iteration, time.monotonic()
-        self.group.exchange(f"saved {self.iteration}", None)
+        """One version of everything, unless that is saved already."""
+        progress = SavedProgress(
+            self.name, self.iteration, self.count, self.options.batch, self.options.seed, self.objective
+        )
+        self.checkpoints.save_if_new(progress, self.shard, self.parts)
 
     def _whole_model(self) -> dict[str, Array]:
         """All arrays, on host 0."""
@@ -493,7 +433,3 @@ def _plain(progress: SavedProgress) -> Any:
     import msgspec
 
     return msgspec.to_builtins(progress)
-
-
-def _shown(layout: ArrayLayout | None) -> str:
-    return "missing" if layout is None else f"{layout.dtype} {(layout.rows, *layout.row_shape)}"

@@ -28,7 +28,7 @@ from tests.unit.runtimes.paramserver.least_squares import (
 )
 from tests.unit.runtimes.paramserver.test_training import LeaveAfter, trained
 
-from hocket.runtimes.paramserver import host_parts, phase_demand, phase_turns, training
+from hocket.runtimes.paramserver import host_parts, phase_demand, phase_turns, training, training_checkpoints
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock, TrainingError
 from hocket.runtimes.paramserver.generators import generate
 from hocket.runtimes.paramserver.host_group import HostGroup
