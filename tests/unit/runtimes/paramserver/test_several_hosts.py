@@ -132,7 +132,7 @@ def test_hosts_that_see_the_same_folder_write_and_read_their_own_part(
     monkeypatch.setattr(host_parts.HostParts, "rows", not_asked)
     monkeypatch.setattr(host_parts, "BlockStates", not_asked)
     for request in ("SavedRows", "SavedStates"):
-        monkeypatch.setattr(training, request, not_asked)
+        monkeypatch.setattr(training_checkpoints, request, not_asked)
 
     def run(at: LaunchVariables) -> Trained:
         turns = _Chunked(LeaveAfter(2))
