@@ -146,6 +146,16 @@ def test_a_long_comp_is_not_overtaken_for_ever_under_an_agent():
     assert played.iteration_s[4] < 5.0
 
 
+def test_profiles_are_played_as_they_vary_from_one_phase_to_the_next():
+    """What was observed are means of three iterations; a COMM is two phases."""
+    profiles = [Profile(2.0, 0.5, 0.2, 0.05, link=0.9, meeting_s=0.03), Profile(0.2, 1.0, 5.0, 5.0, link=0.9)]
+    tenants = (
+        Phases(1.0, 0.5, HERE, meeting_s=0.03, short=0.3, comp_varies=3**0.5 * 0.1, comm_varies=6**0.5 * 0.1),
+        Phases(0.1, 1.0, HERE, short=0.3, comp_varies=0.4, comm_varies=0.4),  # More is a change.
+    )
+    assert foresee(profiles, 2, short=0.3).iteration_s == pytest.approx(interleave(tenants, busy=0.9).iteration_s)
+
+
 def test_uncoordinated_jobs_get_in_each_others_way():
     tenants = (Phases(10.0, 5.0, HERE), Phases(5.0, 10.0, HERE))
     assert stack(tenants).round_s > 1.3 * interleave(tenants).round_s
