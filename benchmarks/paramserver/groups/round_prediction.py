@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from benchmarks.machine import table
 from benchmarks.paramserver.groups.recorded_groups import PlayedTenant, RecordedGroup
@@ -23,8 +23,6 @@ class RoundErrors(Struct, frozen=True):
     before: list[float]  # by what was believed when the group was formed
     meanwhile: list[float]  # by the phases as they were while it lasted: what the model lacks, and not the profiles
     equation_1: list[float]  # the same by equation 1
-    no_gaps: list[float] = []  # the same if no second COMM used what the first leaves of the link
-    give_way: list[float] = []  # the same if short COMMs gave way as others do
 
     def lines(self) -> list[str]:
         """As a table."""
@@ -33,8 +31,6 @@ class RoundErrors(Struct, frozen=True):
             for name, errors in (
                 ("believed before", self.before), ("measured meanwhile", self.meanwhile),
                 ("measured meanwhile, equation 1", self.equation_1),
-                ("measured meanwhile, gaps of a COMM unused", self.no_gaps),
-                ("measured meanwhile, short COMMs give way", self.give_way),
             )
         ]  # fmt: skip
         said = f"PREDICTED ROUNDS of groups (goal: mean {_GOALS[0]:.0%}, 95th percentile {_GOALS[1]:.0%})"
@@ -46,14 +42,13 @@ class RoundErrors(Struct, frozen=True):
             name: {"mean": _mean_of(errors), "p95": _p95_of(errors), "groups": len(errors)}
             for name, errors in (
                 ("before", self.before), ("meanwhile", self.meanwhile), ("equation_1", self.equation_1),
-                ("no_gaps", self.no_gaps), ("give_way", self.give_way),
             )
         }  # fmt: skip
 
 
 def round_errors(groups: Sequence[RecordedGroup]) -> RoundErrors:
     """Of all groups whose jobs took turns."""
-    before, meanwhile, equation_1, no_gaps, give_way = [], [], [], [], []
+    before, meanwhile, equation_1 = [], [], []
     for group in groups:
         if group.sharing is not Sharing.INTERLEAVED or len(group.tenants) < 2:
             continue
@@ -61,19 +56,14 @@ def round_errors(groups: Sequence[RecordedGroup]) -> RoundErrors:
         now = [profile_meanwhile(tenant) for tenant in group.tenants]
         meanwhile.append(foresee(now, machines, SHORT_COMM).round_s / group.round_s - 1)
         equation_1.append(predict(now, machines).iteration_s.mean / group.round_s - 1)
-        full = [replace(profile, link=1.0) for profile in now]
-        no_gaps.append(foresee(full, machines, SHORT_COMM).round_s / group.round_s - 1)
-        give_way.append(foresee(now, machines).round_s / group.round_s - 1)
         then = [tenant.before for tenant in group.tenants if tenant.before is not None]
         if len(then) == len(group.tenants):
             before.append(foresee(then, machines, SHORT_COMM).round_s / group.round_s - 1)
-    return RoundErrors(before, meanwhile, equation_1, no_gaps, give_way)
+    return RoundErrors(before, meanwhile, equation_1)
 
 
 def profile_meanwhile(tenant: PlayedTenant) -> Profile:
     """The phases of a job as they were while its group lasted."""
-    from math import log
-
     machines = len(tenant.nodes)
     barrier = max(0.0, tenant.slowest - 1) / log(machines) if machines > 1 else 0.0
     return Profile(

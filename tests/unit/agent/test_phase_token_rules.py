@@ -191,17 +191,17 @@ def test_a_short_comm_need_not_give_way_to_a_long_one():
     assert rules.ask("long", 10, COMM, 20.0) == [("long", TokenGranted(10, SECONDARY))]
 
 
-def learnt(**lasts_s: float) -> PhaseTokenRules:
-    """Rules that have seen COMMs of these tenants."""
+def learnt(phase: Phase, **lasts_s: float) -> PhaseTokenRules:
+    """Rules that have seen such a phase of these tenants."""
     rules = PhaseTokenRules()
     for tenant, seconds in lasts_s.items():
-        rules.ask(tenant, 0, COMM, 0.0)
+        rules.ask(tenant, 0, phase, 0.0)
         rules.release(tenant, 0, seconds)
     return rules
 
 
 def test_two_comms_of_which_none_gives_way_share_the_link_for_as_long_as_both_last():
-    rules = learnt(long=1.0, short=0.2)
+    rules = learnt(COMM, long=1.0, short=0.2)
     rules.ask("long", 1, COMM, 10.0)
     rules.ask("short", 1, COMM, 10.5)
     rules.ask("third", 1, COMM, 10.6)  # That another waits, or computes, makes no difference.
@@ -216,7 +216,7 @@ def test_two_comms_of_which_none_gives_way_share_the_link_for_as_long_as_both_la
 
 
 def test_a_comm_that_gives_way_shares_nothing():
-    rules = learnt(long=1.0, other=0.9)
+    rules = learnt(COMM, long=1.0, other=0.9)
     rules.ask("long", 1, COMM, 10.0)
     rules.ask("other", 1, COMM, 10.5)
     rules.release("long", 1, 12.0)
@@ -226,7 +226,7 @@ def test_a_comm_that_gives_way_shares_nothing():
 
 @pytest.mark.parametrize("ends", ["leaves", "expires"])
 def test_a_link_is_shared_no_longer_when_one_is_gone(ends):
-    rules = learnt(long=1.0, short=0.2)
+    rules = learnt(COMM, long=1.0, short=0.2)
     rules.ask("long", 1, COMM, 10.0)
     rules.ask("short", 1, COMM, 11.0)
     if ends == "leaves":
@@ -291,10 +291,7 @@ def test_those_that_wait_are_served_in_the_order_in_which_they_asked():
 
 
 def test_a_short_comp_overtakes_long_ones_that_waited_little_longer():
-    rules = PhaseTokenRules()
-    for tenant, lasts_s in (("long", 1.0), ("longer", 2.0), ("short", 0.1)):
-        rules.ask(tenant, 0, COMP, 0.0)
-        rules.release(tenant, 0, lasts_s)
+    rules = learnt(COMP, long=1.0, longer=2.0, short=0.1)
     rules.ask("long", 1, COMP, 10.0)
     rules.ask("longer", 1, COMP, 10.1)
     rules.ask("short", 1, COMP, 10.9)
@@ -304,10 +301,7 @@ def test_a_short_comp_overtakes_long_ones_that_waited_little_longer():
 
 
 def test_a_long_comp_does_not_wait_for_ever_while_short_ones_come():
-    rules = PhaseTokenRules()
-    for tenant, lasts_s in (("long", 1.0), ("a", 0.1), ("b", 0.1)):
-        rules.ask(tenant, 0, COMP, 0.0)
-        rules.release(tenant, 0, lasts_s)
+    rules = learnt(COMP, long=1.0, a=0.1, b=0.1)
     rules.ask("a", 1, COMP, 10.0)
     rules.ask("long", 1, COMP, 10.0)
     now_s, number = 10.0, 1
@@ -321,9 +315,7 @@ def test_a_long_comp_does_not_wait_for_ever_while_short_ones_come():
 
 
 def test_a_job_whose_comps_were_never_seen_goes_first():
-    rules = PhaseTokenRules()
-    rules.ask("a", 0, COMP, 0.0)
-    rules.release("a", 0, 0.1)
+    rules = learnt(COMP, a=0.1)
     rules.ask("b", 0, COMP, 1.0)
     rules.ask("a", 1, COMP, 1.0)
     rules.ask("c", 0, COMP, 5.0)

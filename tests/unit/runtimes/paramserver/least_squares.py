@@ -1,4 +1,4 @@
-"""A small algorithm for tests: linear least squares by gradient descent; and hosts that are threads."""
+"""Small algorithms for tests, least squares by gradient descent above all; and hosts that are threads."""
 
 import socket
 import threading
@@ -9,7 +9,8 @@ import numpy as np
 
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables
-from hocket.runtimes.paramserver.training import Trained
+from hocket.runtimes.paramserver.training import Trained, train
+from hocket.runtimes.paramserver.wire import CHUNK_BYTES
 
 TRUTH = np.arange(6.0)
 
@@ -128,3 +129,27 @@ def on_hosts(hosts: int, run: Callable[[LaunchVariables], Trained], **launch: An
     for thread in threads:
         thread.join()
     return found
+
+
+def trained(algorithm: Algorithm, blocks: list[DataBlock], **options: Any) -> Trained:
+    return train(algorithm, blocks, launch=LaunchVariables(), **{"workers": 2, "epochs": 5, **options})
+
+
+def hosts_train(hosts: int, algorithm: type[Algorithm], blocks: Any, launch: Any = None, **options: Any) -> Any:
+    def run(at: LaunchVariables) -> Trained:
+        return train(algorithm(), blocks(), launch=at, **{"workers": 2, "epochs": 5, **options})
+
+    return on_hosts(hosts, run, **(launch or {}))
+
+
+class Large(LeastSquares):
+    """A model of four chunks; nothing is computed."""
+
+    def init(self, rng: np.random.Generator) -> Mapping[str, Array]:  # noqa: ARG002
+        return {"weights": np.zeros(4 * CHUNK_BYTES // 8)}
+
+    def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:  # noqa: ARG002
+        return {"weights": params["weights"] + 1}
+
+    def objective(self, block: DataBlock, params: Mapping[str, Array]) -> float:  # noqa: ARG002
+        return float(params["weights"].sum() / len(params["weights"]))

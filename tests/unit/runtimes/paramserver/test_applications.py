@@ -14,7 +14,7 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.linear_model import Lasso, LogisticRegression
 from sklearn.metrics import log_loss
 from tests.unit.runtimes.paramserver.least_squares import on_hosts
-from tests.unit.runtimes.paramserver.test_training import LeaveAfter
+from tests.unit.runtimes.paramserver.turns import LeaveAfter
 
 from hocket.runtimes.paramserver.algorithm import Algorithm, DataBlock, TrainingError
 from hocket.runtimes.paramserver.applications import lda, nmf

@@ -21,8 +21,9 @@ from tests.unit.runtimes.paramserver.least_squares import (
     dense_blocks,
     on_hosts,
     sparse_blocks,
+    trained,
 )
-from tests.unit.runtimes.paramserver.test_training import LeaveAfter, trained
+from tests.unit.runtimes.paramserver.turns import LeaveAfter
 
 from hocket.runtimes.paramserver import host_blocks, memory_budget, model_memory, training
 from hocket.runtimes.paramserver.algorithm import Array, DataBlock, TrainingError

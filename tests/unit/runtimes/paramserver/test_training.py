@@ -3,8 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,55 +15,16 @@ from tests.unit.runtimes.paramserver.least_squares import (
     SparseLeastSquares,
     dense_blocks,
     sparse_blocks,
+    trained,
 )
+from tests.unit.runtimes.paramserver.turns import LeaveAfter
 
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock, TrainingError
 from hocket.runtimes.paramserver.host_group import HostGroup
-from hocket.runtimes.paramserver.launch_variables import LaunchVariables
 from hocket.runtimes.paramserver.model_shard import ModelShard, Update
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout
-from hocket.runtimes.paramserver.training import EpochEnd, Paused, Trained, train
+from hocket.runtimes.paramserver.training import EpochEnd, Paused
 from hocket.runtimes.paramserver.worker_pool import WorkerPool
-
-
-def trained(algorithm: Algorithm, blocks: list[DataBlock], **options: Any) -> Trained:
-    return train(algorithm, blocks, launch=LaunchVariables(), **{"workers": 2, "epochs": 5, **options})
-
-
-class LeaveAfter:
-    """Turns that ask the job to leave after so many iterations, and note the order of phases."""
-
-    is_primary = True
-
-    def __init__(self, iterations: int) -> None:
-        self.iterations, self.phases = iterations, []  # type: ignore[var-annotated]
-
-    @contextmanager
-    def comp(self) -> Iterator[None]:
-        self.phases.append("comp")
-        yield
-        self.phases.append("/comp")
-
-    @contextmanager
-    def comm(self) -> Iterator["LeaveAfter"]:
-        self.phases.append("comm")
-        yield self
-        self.phases.append("/comm")
-
-    def follow_comm(self, is_primary: bool) -> Any:
-        assert is_primary
-        return self.comm()
-
-    def between_chunks(self) -> None:
-        raise AssertionError("nothing is sent within a host")
-
-    def iteration_done(
-        self, iteration: int, pull: float, comp: float, push: float, sending: Any, meeting: float
-    ) -> bool:
-        assert min(pull, comp, push) > 0
-        assert meeting >= 0
-        assert sending is None or sending >= 0
-        return iteration >= self.iterations
 
 
 @pytest.mark.parametrize(("algorithm", "blocks"), [(LeastSquares, dense_blocks), (SparseLeastSquares, sparse_blocks)])

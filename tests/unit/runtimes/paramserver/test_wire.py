@@ -7,8 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from tests.unit.runtimes.paramserver.least_squares import SparseLeastSquares, free_port, sparse_blocks
-from tests.unit.runtimes.paramserver.test_several_hosts import hosts_train
+from tests.unit.runtimes.paramserver.least_squares import SparseLeastSquares, free_port, hosts_train, sparse_blocks
 
 from hocket.runtimes.paramserver import wire
 from hocket.runtimes.paramserver.algorithm import TrainingError
