@@ -5,7 +5,8 @@ communicates (COMM), so that the phases of several jobs on the same host take tu
 (`agent/phase_token_rules.py`), the job asks for them (`runtimes/paramserver/phase_tokens.py`).
 
 Where the secondary COMM has to wait is not said in messages, which would cost more than a chunk: the primary writes
-into a small file beside the socket when it last moved a chunk (`ACTIVITY`), and the secondary reads it.
+into a small file beside the socket when it last moved a chunk (`ACTIVITY`), and the secondary reads it. So do the other
+hosts of a job, which ask for no network tokens: of two COMMs the one that has had its token for longer goes first.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from msgspec import Struct
 
 VARIABLE = "HOCKET_PHASE_TOKENS"  # of a job's environment: the path of the agent's socket
 ACTIVITY_SUFFIX = ".activity"  # of the path of that file
-# When the primary COMM last moved a chunk, and how long its chunks take: nanoseconds of the monotonic clock, which all
-# processes of a machine share. 0: it communicates no more.
-ACTIVITY = struct.Struct("=qq")
+# When the COMM that goes first last moved a chunk, and how long its chunks take: nanoseconds of the monotonic clock,
+# which all processes of a machine share. 0: it communicates no more. Last, since when it has its token: nanoseconds of
+# the clock of its job's first host.
+ACTIVITY = struct.Struct("=qqq")
 
 
 class Phase(StrEnum):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from hocket.runtimes.paramserver.host_group import HostGroup
-from hocket.runtimes.paramserver.phase_turns import CommTurn, PhaseTurns, TimedTurn
+from hocket.runtimes.paramserver.phase_turns import CommOrder, CommTurn, PhaseTurns, TimedTurn
 
 
 @contextmanager
@@ -19,10 +19,10 @@ def comm_of_all_hosts(group: HostGroup, turns: PhaseTurns, point: str) -> Iterat
     with ExitStack() as held:
         taken: list[CommTurn] = []
 
-        def take() -> bool:
+        def take() -> CommOrder:
             turn = held.enter_context(turns.comm())
             taken.append(turn)
-            return turn.is_primary
+            return turn.order
 
-        is_primary = group.exchange(point, None, None if group.host else take)[0]
-        yield TimedTurn(taken[0] if taken else held.enter_context(turns.follow_comm(is_primary)))
+        order = group.exchange(point, None, None if group.host else take)[0]
+        yield TimedTurn(taken[0] if taken else held.enter_context(turns.follow_comm(CommOrder(*order))))

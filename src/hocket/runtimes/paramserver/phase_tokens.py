@@ -44,6 +44,7 @@ from hocket.model.phase_tokens import (
     decode_from_agent,
     encode,
 )
+from hocket.runtimes.paramserver.phase_turns import CommOrder
 
 _log = logging.getLogger("hocket.paramserver")
 _RETRY_S = 1.0  # between attempts to connect
@@ -114,31 +115,32 @@ class PhaseTokens:
         """Communicate, with a network token. On the job's first host: the others follow."""
         number = self._take(Phase.COMM)
         try:
-            with self._communicating(number) as phase:
+            order = CommOrder(time.time_ns(), self._held.get(number) is PhaseToken.SECONDARY)
+            with self._communicating(number, order) as phase:
                 phase.between_chunks()  # A secondary COMM waits before its first chunk too.
                 yield phase
         finally:
             self._release(number)
 
     @contextmanager
-    def follow_comm(self, is_primary: bool) -> Iterator[CommPhase]:
-        """Communicate on another host of the job, with the rights that its first host's token gives."""
+    def follow_comm(self, order: CommOrder) -> Iterator[CommPhase]:
+        """Communicate on another host of the job, in the order that its first host's token gives."""
         self._last = number = self._last + 1
         if self._is_connected():
-            self._held[number] = PhaseToken.PRIMARY if is_primary else PhaseToken.SECONDARY
+            self._held[number] = PhaseToken.SECONDARY if order.gives_way else PhaseToken.PRIMARY
         try:
-            with self._communicating(number) as phase:
+            with self._communicating(number, order) as phase:
                 yield phase
         finally:
             self._held.pop(number, None)
 
     @contextmanager
-    def _communicating(self, number: int) -> Iterator[CommPhase]:
+    def _communicating(self, number: int, order: CommOrder) -> Iterator[CommPhase]:
         try:
-            yield CommPhase(self, number)
+            yield CommPhase(self, number, order)
         finally:
-            if self._held.get(number) is PhaseToken.PRIMARY and self._activity is not None:
-                self._activity.end()
+            if number in self._held and self._activity is not None:
+                self._activity.end(order.since_ns)
 
     def iteration_done(
         self, iteration: int, pull: float, comp: float, push: float, sending: float | None = None, meeting: float = 0.0
@@ -177,21 +179,16 @@ class PhaseTokens:
         self._held.pop(number, None)
         self._send(ReleaseToken(number))  # Also if it was lost: the agent learns how long the phase took.
 
-    def has_priority(self, number: int) -> bool:
-        """Whether a COMM has no other to give way to."""
-        return self._held.get(number) is not PhaseToken.SECONDARY
-
-    def wait_for_chunk(self, number: int) -> None:
-        """Before the next chunk of a COMM: the secondary waits as long as the primary moves chunks."""
+    def wait_for_chunk(self, number: int, since_ns: int) -> None:
+        """Before the next chunk of a COMM: the secondary waits as long as one that goes first moves chunks."""
         activity = self._activity
         if activity is None or number not in self._held:
             return
         with self._chunks:
             self._read_messages(0.0)
-            while self._held.get(number) is PhaseToken.SECONDARY and (wait_s := activity.busy_s()) > 0:
+            while self._held.get(number) is PhaseToken.SECONDARY and (wait_s := activity.busy_s(since_ns)) > 0:
                 self._read_messages(min(wait_s, _LOOK_S))
-            if self._held.get(number) is PhaseToken.PRIMARY:
-                activity.chunk_moved(number)
+            activity.chunk_moved(number, since_ns)
 
     # -- the connection -----------------------------------------------------------------------------------------
 
@@ -278,24 +275,22 @@ class PhaseTokens:
 class CommPhase:
     """One COMM phase."""
 
-    def __init__(self, tokens: PhaseTokens, number: int) -> None:
-        self._tokens, self._number = tokens, number
+    def __init__(self, tokens: PhaseTokens, number: int, order: CommOrder) -> None:
+        self._tokens, self._number, self.order = tokens, number, order
         self.waited_s = 0.0  # for the primary COMM, as a secondary one
-
-    @property
-    def is_primary(self) -> bool:
-        """Does it go before others? Also if there is no agent."""
-        return self._tokens.has_priority(self._number)
 
     def between_chunks(self) -> None:
         """Call it between chunks of about 1 MB: the primary returns at once, the secondary waits for the primary."""
         began_s = time.perf_counter()
-        self._tokens.wait_for_chunk(self._number)
+        self._tokens.wait_for_chunk(self._number, self.order.since_ns)
         self.waited_s += time.perf_counter() - began_s
 
 
 class _Activity:
-    """The file in which the primary COMM says when it last moved a chunk."""
+    """The file in which the COMM that goes first says when it last moved a chunk.
+
+    A secondary one says so too, in gaps of the primary, and after it, when those that come later give way to it.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -313,26 +308,28 @@ class _Activity:
         finally:
             os.close(fd)
 
-    def chunk_moved(self, number: int) -> None:
-        """The primary goes on."""
+    def chunk_moved(self, number: int, since_ns: int) -> None:
+        """A COMM that has its token since then goes on."""
         now_ns = time.monotonic_ns()
         if number == self._of:
             took_ns = min(now_ns - self._moved_ns, _LONGER * self._chunk_ns)  # A gap is no slow chunk.
             self._chunk_ns += int(_NEW * (took_ns - self._chunk_ns))
         self._moved_ns, self._of = now_ns, number
         if self._map is not None:
-            ACTIVITY.pack_into(self._map, 0, now_ns, self._chunk_ns)
+            ACTIVITY.pack_into(self._map, 0, now_ns, self._chunk_ns, since_ns)
 
-    def end(self) -> None:
-        """The primary has ended."""
+    def end(self, since_ns: int) -> None:
+        """A COMM has ended."""
         self._of = 0
-        if self._map is not None:
-            ACTIVITY.pack_into(self._map, 0, 0, self._chunk_ns)
+        if self._map is not None and ACTIVITY.unpack_from(self._map, 0)[2] == since_ns:
+            ACTIVITY.pack_into(self._map, 0, 0, self._chunk_ns, 0)
 
-    def busy_s(self) -> float:
-        """How long the primary counts as communicating from now on, unless it says more; 0 if it does not."""
+    def busy_s(self, since_ns: int) -> float:
+        """How long one that goes before this one counts as communicating, unless it says more; 0 if none does."""
         if self._map is None:
             return 0.0
-        moved_ns, chunk_ns = ACTIVITY.unpack_from(self._map, 0)
+        moved_ns, chunk_ns, first_ns = ACTIVITY.unpack_from(self._map, 0)
+        if first_ns >= since_ns:
+            return 0.0
         left_ns = moved_ns + max(_LEAST_IDLE_NS, _IDLE_CHUNKS * chunk_ns) - time.monotonic_ns()
         return left_ns / 1e9 if moved_ns and left_ns > 0 else 0.0

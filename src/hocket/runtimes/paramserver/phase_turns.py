@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 _clock_s = time.perf_counter
 
@@ -16,12 +16,19 @@ class CommTurn(Protocol):
         """Call it between chunks of about 1 MB: a secondary turn waits here while the primary one communicates."""
 
 
+class CommOrder(NamedTuple):
+    """Which of two COMMs on the same host goes first: the one that has its token for longer."""
+
+    since_ns: int = 0  # by the clock of the job's first host
+    gives_way: bool = False  # to one that goes first
+
+
 class TokenTurn(CommTurn, Protocol):
     """A turn with a token."""
 
     @property
-    def is_primary(self) -> bool:
-        """Does it go before others?"""
+    def order(self) -> CommOrder:
+        """Before which others it goes."""
 
 
 class PhaseTurns(Protocol):
@@ -33,8 +40,8 @@ class PhaseTurns(Protocol):
     def comm(self) -> AbstractContextManager[TokenTurn]:
         """Hold the primary or secondary network token of the job's first host, for all its hosts."""
 
-    def follow_comm(self, is_primary: bool) -> AbstractContextManager[CommTurn]:
-        """On another host: go first or give way, as the first host's token says."""
+    def follow_comm(self, order: CommOrder) -> AbstractContextManager[CommTurn]:
+        """On another host: go first or give way as on the first, which has the token."""
 
     def iteration_done(
         self, iteration: int, pull: float, comp: float, push: float, sending: float | None, meeting: float
@@ -65,7 +72,7 @@ class TimedTurn:
 
 
 class _AlwaysFirst:
-    is_primary = True
+    order = CommOrder()
 
     def between_chunks(self) -> None:
         pass
@@ -85,7 +92,7 @@ class NoTurns:
         """Begin at once, as primary."""
         return self._comm
 
-    def follow_comm(self, is_primary: bool) -> AbstractContextManager[CommTurn]:  # noqa: ARG002
+    def follow_comm(self, order: CommOrder) -> AbstractContextManager[CommTurn]:  # noqa: ARG002
         """Likewise."""
         return self._comm
 

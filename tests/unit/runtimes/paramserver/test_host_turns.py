@@ -17,6 +17,7 @@ from hocket.runtimes.paramserver.host_group import HostGroup
 from hocket.runtimes.paramserver.host_model import HostModel
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables
 from hocket.runtimes.paramserver.model_shard import ModelShard
+from hocket.runtimes.paramserver.phase_turns import CommOrder
 from hocket.runtimes.paramserver.training import Trained, train
 from hocket.runtimes.paramserver.wire import Exchanged
 
@@ -139,9 +140,9 @@ def test_no_host_waits_for_a_token_with_one_or_for_another_host_with_the_cpu(mon
             assert self.host == 0
             return self._holding("network")
 
-        def follow_comm(self, is_primary: bool) -> Any:
+        def follow_comm(self, order: CommOrder) -> Any:
             assert self.host == 1
-            assert is_primary
+            assert order == self.order
             assert held[0] == ["network"]
             return self._holding("network, for host 0")
 

@@ -15,9 +15,10 @@ from tests.children import child
 
 from hocket.agent.node.phase_token_server import PhaseTokenServer
 from hocket.agent.protocol import RunKey
-from hocket.model.phase_tokens import VARIABLE, PhaseToken
+from hocket.model.phase_tokens import ACTIVITY, VARIABLE, PhaseToken
 from hocket.runtimes.paramserver import phase_tokens
 from hocket.runtimes.paramserver.phase_tokens import PhaseTokens, tokens_offered
+from hocket.runtimes.paramserver.phase_turns import CommOrder
 
 _LONG_S = 300.0  # until a test gives up; the machine may be slow
 
@@ -103,7 +104,7 @@ def test_a_secondary_waits_while_the_primary_moves_chunks_and_goes_on_in_its_gap
         thread = in_thread(communicate)
         awaited(lambda: PhaseToken.SECONDARY in secondary._held.values())
         assert not in_first.wait(0.05)
-        primary._activity.end()  # as if it waited for a server
+        primary._activity.end(comm.order.since_ns)  # as if it waited for a server
         assert went_on.wait(_LONG_S)
     thread.join(_LONG_S)
 
@@ -127,31 +128,83 @@ def test_a_secondary_goes_on_as_the_primary_when_that_ends(join, monkeypatch):
     assert seen == [{PhaseToken.PRIMARY}, True]
 
 
+def test_on_other_hosts_a_comm_that_began_as_a_secondary_goes_before_those_that_come_later(join, monkeypatch):
+    """It is not said there that it is the primary now: the primary has ended, and that is all that these hosts see."""
+    monkeypatch.setattr(phase_tokens, "_FIRST_CHUNK_NS", 10**15)
+    first, second, third = join("first"), join("second"), join("third")
+    moved, waited = [], threading.Event()
+
+    def communicate(tokens: PhaseTokens, order: CommOrder) -> None:
+        with tokens.follow_comm(order) as comm:
+            comm.between_chunks()
+            moved.append(order.since_ns)
+            assert waited.wait(_LONG_S)
+
+    with first.follow_comm(CommOrder(1, gives_way=False)) as comm:
+        comm.between_chunks()
+        threads = [in_thread(lambda: communicate(second, CommOrder(2, gives_way=True)))]
+        assert not waited.wait(0.1)
+        assert not moved
+    awaited(lambda: moved == [2])
+    threads.append(in_thread(lambda: communicate(third, CommOrder(3, gives_way=True))))
+    assert not waited.wait(0.1)
+    assert moved == [2]
+    waited.set()
+    awaited(lambda: moved == [2, 3])
+    for thread in threads:
+        thread.join(_LONG_S)
+
+
+def test_a_comm_that_comes_later_and_is_first_to_move_a_chunk_still_gives_way(join, monkeypatch):
+    monkeypatch.setattr(phase_tokens, "_FIRST_CHUNK_NS", 10**15)
+    earlier, later = join("earlier"), join("later")
+    with later.follow_comm(CommOrder(3, gives_way=True)) as comm:
+        comm.between_chunks()
+        with earlier.follow_comm(CommOrder(2, gives_way=True)) as other:
+            other.between_chunks()
+            gone_on = threading.Event()
+            thread = in_thread(lambda: (comm.between_chunks(), gone_on.set()))
+            assert not gone_on.wait(0.1)
+        assert gone_on.wait(_LONG_S)
+        thread.join(_LONG_S)
+
+
+def test_a_comm_that_ends_in_a_gap_of_the_primary_does_not_end_that(join, monkeypatch):
+    monkeypatch.setattr(phase_tokens, "_FIRST_CHUNK_NS", 10**15)
+    primary, other = join("primary"), join("other")
+    with primary.follow_comm(CommOrder(1)) as comm:
+        comm.between_chunks()
+        with other.follow_comm(CommOrder(2)):
+            pass  # A short one, which need not give way.
+        assert other._activity.busy_s(2) > 0
+    assert other._activity.busy_s(2) == 0
+
+
 def test_a_gap_in_the_primary_does_not_count_as_a_slow_chunk(tmp_path):
     path = tmp_path / "activity"
-    path.write_bytes(bytes(16))
+    path.write_bytes(bytes(ACTIVITY.size))
     activity = phase_tokens._Activity(str(path))
     activity.map_again()
     before_ns = activity._chunk_ns
-    activity.chunk_moved(1)
+    activity.chunk_moved(1, 7)
     activity._moved_ns -= 10**12
-    activity.chunk_moved(1)
+    activity.chunk_moved(1, 7)
     assert before_ns < activity._chunk_ns < before_ns * 3  # not 50,000 times
 
 
 def test_chunks_that_come_in_bursts_count_with_their_mean(tmp_path, monkeypatch):
     path = tmp_path / "activity"
-    path.write_bytes(bytes(16))
+    path.write_bytes(bytes(ACTIVITY.size))
     activity = phase_tokens._Activity(str(path))
     activity.map_again()
     now_ns = 10**12
     monkeypatch.setattr(phase_tokens.time, "monotonic_ns", lambda: now_ns)
     for chunk in range(400):
         now_ns += 30_000_000 if chunk % 3 == 0 else 0
-        activity.chunk_moved(1)
+        activity.chunk_moved(1, 7)
         if chunk >= 100:  # Within a burst the primary does not count as idle: it waits for the next one.
             now_ns += 29_000_000
-            assert activity.busy_s() > 0
+            assert activity.busy_s(8) > 0
             now_ns -= 29_000_000
 
 
@@ -166,10 +219,10 @@ def test_threads_that_send_chunks_of_the_same_phase_wait_together(join, monkeypa
             for thread in threads:
                 thread.join(_LONG_S)
 
-    with primary.comm():
+    with primary.comm() as comm:
         thread = in_thread(communicate)
         awaited(lambda: PhaseToken.SECONDARY in secondary._held.values())
-        primary._activity.end()
+        primary._activity.end(comm.order.since_ns)
         awaited(lambda: len(sent) == 3)
     thread.join(_LONG_S)
 
@@ -214,7 +267,7 @@ def test_an_agent_that_does_not_answer_counts_as_away(tmp_path, monkeypatch):
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as silent:
         silent.bind(path)
         silent.listen()
-        (tmp_path / "tokens.activity").write_bytes(bytes(16))
+        (tmp_path / "tokens.activity").write_bytes(bytes(ACTIVITY.size))
         with closing(PhaseTokens(path, "a", 1)) as a, a.comp():
             assert a._socket is None
 
@@ -222,7 +275,7 @@ def test_an_agent_that_does_not_answer_counts_as_away(tmp_path, monkeypatch):
 @pytest.mark.parametrize("said", [b'{"type": "of a later version"}', b"nonsense"])
 def test_what_is_not_understood_of_the_agent_does_not_end_the_job(tmp_path, said):
     path = tmp_path / "tokens"
-    Path(f"{path}.activity").write_bytes(bytes(16))
+    Path(f"{path}.activity").write_bytes(bytes(ACTIVITY.size))
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as agent, PhaseTokens(str(path), "a", 1) as tokens:
         agent.bind(str(path))
         agent.listen()

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from hocket.runtimes.paramserver.phase_turns import CommOrder
+
 
 class LeaveAfter:
     """Turns that ask the job to leave after so many iterations, and note the order of phases."""
 
-    is_primary = True
+    order = CommOrder(5, False)
 
     def __init__(self, iterations: int) -> None:
         self.iterations, self.phases = iterations, []  # type: ignore[var-annotated]
@@ -25,8 +27,8 @@ class LeaveAfter:
         yield self
         self.phases.append("/comm")
 
-    def follow_comm(self, is_primary: bool) -> Any:
-        assert is_primary
+    def follow_comm(self, order: CommOrder) -> Any:
+        assert order == self.order
         return self.comm()
 
     def between_chunks(self) -> None:
@@ -44,7 +46,7 @@ class LeaveAfter:
 class CountChunks:
     """Turns that count chunks."""
 
-    is_primary = True
+    order = CommOrder(5, False)
 
     def __init__(self, turns: LeaveAfter) -> None:
         self.chunks = 0
@@ -55,8 +57,8 @@ class CountChunks:
 
         return nullcontext(self)
 
-    def follow_comm(self, is_primary: bool) -> Any:
-        assert is_primary
+    def follow_comm(self, order: CommOrder) -> Any:
+        assert order == self.order
         return self.comm()
 
     def between_chunks(self) -> None:
