@@ -20,8 +20,7 @@ from msgspec import Struct
 VARIABLE = "HOCKET_PHASE_TOKENS"  # of a job's environment: the path of the agent's socket
 ACTIVITY_SUFFIX = ".activity"  # of the path of that file
 # When the COMM that goes first last moved a chunk, and how long its chunks take: nanoseconds of the monotonic clock,
-# which all processes of a machine share. 0: it communicates no more. Last, since when it has its token: nanoseconds of
-# the clock of its job's first host.
+# which all processes of a machine share. 0: it communicates no more. Last, since when it has its token.
 ACTIVITY = struct.Struct("=qqq")
 
 
@@ -87,6 +86,7 @@ class TokenGranted(Struct, frozen=True, tag="granted"):
     number: int
     token: PhaseToken
     is_short: bool = False  # a secondary COMM that need not give way: it is short beside the primary one
+    since_ns: int = 0  # of a network token: now, by the clock of this host; no two of an agent have the same
 
 
 class TokenPromoted(Struct, frozen=True, tag="promoted"):

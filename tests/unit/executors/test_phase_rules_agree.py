@@ -36,7 +36,7 @@ def played_by_rules(phases: list[tuple[float, float]]) -> list[float]:
     def tell(told) -> None:
         for name, message in told:
             match message:
-                case TokenGranted(_, token, is_short):
+                case TokenGranted(token=token, is_short=is_short):
                     tenants[name].token, tenants[name].shares = token, is_short
                 case TokenPromoted():
                     tenants[name].token, tenants[name].shares = PhaseToken.PRIMARY, False

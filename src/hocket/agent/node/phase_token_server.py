@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
+from msgspec.structs import replace
 
 from hocket.agent.phase_measurements import PhaseMeans, PhaseMeasurements
 from hocket.agent.phase_token_rules import FLOOR_S, Notice, PhaseTokenRules
@@ -32,7 +33,9 @@ from hocket.model.phase_tokens import (
     IterationMeasured,
     JoinTurns,
     LeaveGroup,
+    PhaseToken,
     ReleaseToken,
+    TokenGranted,
     TokenLost,
     TurnsReplaced,
     decode_from_job,
@@ -62,6 +65,7 @@ class PhaseTokenServer:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None  # None until it is needed
         self._bell = -1
+        self._last_grant_ns = 0  # of a network token
         self._tenants: dict[int, _Tenant] = {}  # by descriptor
         self._by_job: dict[str, _Tenant] = {}
         self._to_leave: deque[RunKey] = deque()  # not told yet
@@ -235,6 +239,9 @@ class PhaseTokenServer:
             if isinstance(message, TokenLost):
                 said = "job '%s' held a phase token for too long, and has lost it"
                 _log.warning(said, job, extra={"job": job})
+            if isinstance(message, TokenGranted) and message.token is not PhaseToken.CPU:
+                self._last_grant_ns = max(self._last_grant_ns + 1, time.time_ns())
+                message = replace(message, since_ns=self._last_grant_ns)
             if (tenant := self._by_job.get(job)) is not None:
                 self._send(tenant, message)
 

@@ -82,6 +82,7 @@ class PhaseTokens:
         self._last = 0  # number of what was asked for last
         self._chunks = threading.Lock()  # Threads that send chunks of the same phase wait together.
         self._held: dict[int, PhaseToken | None] = {}  # asked for, and not released; None while it waits
+        self._order = CommOrder()  # of the last network token
 
     def __enter__(self) -> Self:
         return self
@@ -115,8 +116,7 @@ class PhaseTokens:
         """Communicate, with a network token. On the job's first host: the others follow."""
         number = self._take(Phase.COMM)
         try:
-            order = CommOrder(time.time_ns(), self._held.get(number) is PhaseToken.SECONDARY)
-            with self._communicating(number, order) as phase:
+            with self._communicating(number, self._order if number in self._held else CommOrder()) as phase:
                 phase.between_chunks()  # A secondary COMM waits before its first chunk too.
                 yield phase
         finally:
@@ -258,8 +258,10 @@ class PhaseTokens:
             _log.debug("the agent says what is not understood: %s", error)
             return
         match message:
-            case TokenGranted(number, token, is_short) if number in self._held:
+            case TokenGranted(number, token, is_short, since_ns) if number in self._held:
                 self._held[number] = PhaseToken.PRIMARY if is_short else token
+                if token is not PhaseToken.CPU:
+                    self._order = CommOrder(since_ns, self._held[number] is PhaseToken.SECONDARY)
             case TokenPromoted(number) if number in self._held:
                 self._held[number] = PhaseToken.PRIMARY
             case TokenLost(number):

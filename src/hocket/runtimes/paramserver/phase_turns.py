@@ -19,7 +19,7 @@ class CommTurn(Protocol):
 class CommOrder(NamedTuple):
     """Which of two COMMs on the same host goes first: the one that has its token for longer."""
 
-    since_ns: int = 0  # by the clock of the job's first host
+    since_ns: int = 0  # by the clock of its job's first host
     gives_way: bool = False  # to one that goes first
 
 

@@ -123,6 +123,15 @@ def test_a_job_whose_connection_ends_has_lost_its_token(server):
     assert b.hears() == TokenGranted(7, CPU)
 
 
+def test_network_tokens_are_stamped_in_the_order_in_which_they_are_granted(server, monkeypatch):
+    monkeypatch.setattr("time.time_ns", lambda: 50)  # A clock that stands still, or was set back.
+    a, b = Job(server, "a"), Job(server, "b")
+    a.say(ask(1), ask(2, Phase.COMM))
+    assert [a.hears(), a.hears()] == [TokenGranted(1, CPU), TokenGranted(2, PhaseToken.PRIMARY, since_ns=50)]
+    b.say(ask(1, Phase.COMM))
+    assert b.hears() == TokenGranted(1, PhaseToken.SECONDARY, since_ns=51)
+
+
 def test_a_job_that_holds_a_token_for_too_long_loses_it_and_its_release_is_ignored(tmp_path, caplog):
     with server_at(tmp_path / "tokens", floor_s=0.05) as (server, _):
         a, b = Job(server, "a"), Job(server, "b")

@@ -128,6 +128,13 @@ def test_a_secondary_goes_on_as_the_primary_when_that_ends(join, monkeypatch):
     assert seen == [{PhaseToken.PRIMARY}, True]
 
 
+def test_a_comm_that_comes_later_says_so_to_other_hosts_and_whether_it_gives_way(join):
+    first, later = join("first"), join("later")
+    with first.comp(), first.comm() as comm, later.comm() as other:
+        assert 0 < comm.order.since_ns < other.order.since_ns
+        assert (comm.order.gives_way, other.order.gives_way) == (False, True)
+
+
 def test_on_other_hosts_a_comm_that_began_as_a_secondary_goes_before_those_that_come_later(join, monkeypatch):
     """It is not said there that it is the primary now: the primary has ended, and that is all that these hosts see."""
     monkeypatch.setattr(phase_tokens, "_FIRST_CHUNK_NS", 10**15)
@@ -137,6 +144,7 @@ def test_on_other_hosts_a_comm_that_began_as_a_secondary_goes_before_those_that_
     def communicate(tokens: PhaseTokens, order: CommOrder) -> None:
         with tokens.follow_comm(order) as comm:
             comm.between_chunks()
+            comm.between_chunks()  # It does not give way to itself.
             moved.append(order.since_ns)
             assert waited.wait(_LONG_S)
 
