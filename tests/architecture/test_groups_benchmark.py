@@ -182,9 +182,14 @@ def test_a_move_is_found_between_two_attempts(tmp_path: Path) -> None:
     moved = [(1, 100.0 + 0.1 * i) for i in range(50)] + [(2, 106.5 + 0.1 * i) for i in range(50)]
     written["moved"].write_text("".join(f"{attempt} {n} {at_s}\n" for n, (attempt, at_s) in enumerate(moved)))
     for name in ("stays-0", "stays-1"):
-        written[name].write_text("".join(f"1 {n} {90 + 0.1 * n + 0.05 * (n > 150)}\n" for n in range(250)))
+        # Iterations take 0.1 s before the move and 0.2 s after it, and one of them 0.25 s.
+        ends_s = [90 + 0.1 * n for n in range(150)] + [105.15 + 0.2 * n for n in range(50)]
+        written[name].write_text("".join(f"1 {n} {at_s}\n" for n, at_s in enumerate(ends_s)))
     (move,) = regroup._found(written)
     assert move["stood_still_s"] == pytest.approx(1.5)
-    assert move["companions_lost"] == pytest.approx(0.5, abs=0.01)
+    assert move["lost_s"] == pytest.approx(0.05, abs=0.001)
+    assert move["lost_iterations"] == pytest.approx(0.25, abs=0.01)
     assert move["lost_without"] == pytest.approx(0.0, abs=0.01)
-    assert "1.50" in "\n".join(regroup.text({"mb": 100, "moves": [move]}))
+    shown = "\n".join(regroup.text({"mb": 100, "companions": [{"comp_s": 0.05, "moves": [move]}]}))
+    assert "companions compute 0.05 s, 1 moves" in shown
+    assert "1.50" in shown
