@@ -82,7 +82,7 @@ class PhaseTokens:
         self._last = 0  # number of what was asked for last
         self._chunks = threading.Lock()  # Threads that send chunks of the same phase wait together.
         self._held: dict[int, PhaseToken | None] = {}  # asked for, and not released; None while it waits
-        self._order = CommOrder()  # of the last network token
+        self._order = CommOrder()  # by the token that was granted last
 
     def __enter__(self) -> Self:
         return self
@@ -139,7 +139,7 @@ class PhaseTokens:
         try:
             yield CommPhase(self, number, order)
         finally:
-            if number in self._held and self._activity is not None:
+            if self._activity is not None:
                 self._activity.end(order.since_ns)
 
     def iteration_done(
@@ -260,8 +260,7 @@ class PhaseTokens:
         match message:
             case TokenGranted(number, token, is_short, since_ns) if number in self._held:
                 self._held[number] = PhaseToken.PRIMARY if is_short else token
-                if token is not PhaseToken.CPU:
-                    self._order = CommOrder(since_ns, self._held[number] is PhaseToken.SECONDARY)
+                self._order = CommOrder(since_ns, self._held[number] is PhaseToken.SECONDARY)
             case TokenPromoted(number) if number in self._held:
                 self._held[number] = PhaseToken.PRIMARY
             case TokenLost(number):
