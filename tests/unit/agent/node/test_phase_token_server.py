@@ -90,6 +90,7 @@ def test_it_is_closed_while_its_thread_is_busy(server, monkeypatch):
 
     monkeypatch.setattr(os, "eventfd_write", ring_late)
     server.close()
+    assert not server._thread.is_alive()
     server.ask_to_leave(RunKey("a", 1))
     server.close()
 

@@ -1,7 +1,7 @@
 """Turns of phases as tests give them to a training."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from hocket.runtimes.paramserver.phase_turns import CommOrder
@@ -46,15 +46,13 @@ class LeaveAfter:
 class CountChunks:
     """Turns that count chunks."""
 
-    order = CommOrder(5, False)
+    order = LeaveAfter.order
 
     def __init__(self, turns: LeaveAfter) -> None:
         self.chunks = 0
         self.comp, self.iteration_done = turns.comp, turns.iteration_done
 
     def comm(self) -> Any:
-        from contextlib import nullcontext
-
         return nullcontext(self)
 
     def follow_comm(self, order: CommOrder) -> Any:
