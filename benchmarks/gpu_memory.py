@@ -36,7 +36,7 @@ from hocket.model.past_job import PastJob
 from hocket.service.journal_history import past_jobs_of
 
 _JOB = str(Path(__file__).with_name("gpu_memory_job.py"))
-_PATIENCE_S = 900.0
+_PATIENCE_S = 900.0  # without a job that ends
 
 
 class Compared(Struct, frozen=True):
@@ -117,7 +117,7 @@ def run(options: argparse.Namespace, home: Path) -> Measured:
                 now = len(controller.call(link, "GET", "/v1/jobs")["jobs"])
             if now != left:
                 print(f"benchmarks: {now} of {len(names)} jobs are left", file=sys.stderr, flush=True)
-                left = now
+                left, until = now, time.monotonic() + _PATIENCE_S
     finally:
         controller.down()
     reserved: dict[tuple[str, int], float] = {}
@@ -136,7 +136,8 @@ def run(options: argparse.Namespace, home: Path) -> Measured:
     missing = sorted({name.replace("/", "-") for name in names} - known) + sorted(f"{job} (failed)" for job in failed)
     if options.out is not None:
         shutil.copy(home / "journal.db", options.out / "gpu-memory-journal.db")
-    command = f"python -m benchmarks.gpu_memory --gpus {options.gpus}"
+    sizes = " ".join(map(str, options.batch_sizes))
+    command = f"python -m benchmarks.gpu_memory --gpus {options.gpus} --batch-sizes {sizes} --steps {options.steps}"
     return Measured(command, here, gpu, compared(past, reserved), missing)
 
 
