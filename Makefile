@@ -33,7 +33,8 @@ $(STAMP): $(USERS) reproductions/pyproject.toml
 	@echo "installing what tests, checks and documents need: torch and others, about 1.3 GB more in $(VENV)"
 	@$(PIP) -e '.[dev]' -e reproductions 2> $(VENV)/pip.log | $(NAMES) || { cat $(VENV)/pip.log >&2; exit 1; }
 	@$(BIN)/python -m compileall -qq -j 0 -x '/ray/(rllib|serve)/' $(VENV)/lib src reproductions/src || true  # Some packages have templates that are no Python.
-	@$(BIN)/python -m tests.compile_kernels
+# pytest rewrites the assertions of all tests: once here, or each of its workers would at the same time.
+	@$(BIN)/python -m pytest --collect-only > /dev/null 2>&1 & $(BIN)/python -m tests.compile_kernels; wait $$! || true
 	@touch $(STAMP)
 
 setup: $(USERS) ## create .venv with .venv/bin/hocket
