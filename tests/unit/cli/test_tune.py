@@ -71,6 +71,14 @@ def test_packed_or_not_is_one_option_and_the_winner_is_the_same(script: Path) ->
     assert packed["models_in_a_pack"] > 1 == alone["models_in_a_pack"]
 
 
+def test_where_no_controller_is_there_nothing_is_summed_up_for_it(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hocket.tune.summary.summary_of", lambda *_: pytest.fail("a summary is made"))
+    done = hocket("tune", str(script), *SHORT, HOCKET_HOME=str(script.parent / "none"))
+    assert done.exit_code == 0, done.output
+
+
 def test_run_again_a_finished_study_only_shows_what_it_found(script: Path) -> None:
     first = json.loads(hocket("tune", str(script), *SHORT, "--json").stdout)
     script.write_text(SCRIPT.replace("model = nn.Linear", "raise RuntimeError; model = nn.Linear"))

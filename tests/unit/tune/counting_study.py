@@ -43,8 +43,8 @@ class Counting(nn.Module):
 def wait_while_held(ledger: Path) -> None:
     """Stand still once so many steps were made as a file beside the ledger says, for as long as it is there."""
     with suppress(FileNotFoundError):
-        while len(set(ledger.read_text().splitlines())) >= int(ledger.with_name("hold").read_text()):
-            time.sleep(0.005)
+        while int(ledger.with_name("hold").read_text()) <= len(set(ledger.read_text().splitlines())):
+            time.sleep(0.01)
 
 
 def training(config):

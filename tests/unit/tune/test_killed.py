@@ -9,8 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +36,13 @@ def study_file(folder: Path) -> str:
     return str(folder / "study.toml")
 
 
-def started(folder: Path) -> AbstractContextManager[subprocess.Popen[str]]:
-    """`hocket tune study.toml`, as a process that can be killed."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "LEDGER": str(folder / "ledger")}
-    command = [sys.executable, "-m", "hocket", "tune", study_file(folder), "--json"]
-    return child(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@pytest.fixture(scope="module")
+def processes() -> Iterator[subprocess.Popen[str]]:
+    """What runs commands as processes that can be killed."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(SCRIPT.with_name("forked_commands.py"))]
+    with child(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
 
 
 def finished(folder: Path) -> dict[str, Any]:
@@ -70,23 +71,31 @@ def steps_made(folder: Path) -> Counter[tuple[str, int]]:
     return Counter((trial, int(number)) for trial, number in lines)
 
 
-def signalled(folder: Path, steps: int, what: signal.Signals) -> tuple[int, str]:
-    """Run it until so many steps are made, and send a signal: exit code, and what it said."""
+def signalled(processes: subprocess.Popen[str], folder: Path, steps: int, what: signal.Signals) -> tuple[int, str]:
+    """Run `hocket tune study.toml` until so many steps are made, and send a signal: exit code, and what it said."""
+    assert processes.stdin is not None
+    assert processes.stdout is not None
     (folder / "hold").write_text(str(steps))
-    with started(folder) as process:
-        wait_until(process, lambda: len(steps_made(folder)) >= steps)
-        process.send_signal(what)
+    variables = {"LEDGER": str(folder / "ledger"), "ERRORS": str(folder / "errors")}
+    print(json.dumps([variables, "tune", study_file(folder), "--json"]), file=processes.stdin, flush=True)
+    pid, code = int(processes.stdout.readline()), None
+    try:
+        wait_until(pid, lambda: len(steps_made(folder)) >= steps)
+        os.kill(pid, what)
         (folder / "hold").unlink()
-        _output, errors = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, errors
+        code = int(processes.stdout.readline())
+    finally:
+        if code is None:
+            os.kill(pid, signal.SIGKILL)
+    return code, (folder / "errors").read_text()
 
 
-def wait_until(process: subprocess.Popen[str], condition: Callable[[], object]) -> None:
+def wait_until(pid: int, condition: Callable[[], object]) -> None:
     until = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < until
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
+        os.kill(pid, 0)  # raises if it has ended
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -97,13 +106,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Cou
 
 
 @pytest.mark.slow
-def test_killed_twice_a_study_ends_as_if_it_had_never_been(tmp_path: Path, whole: Any) -> None:
+def test_killed_twice_a_study_ends_as_if_it_had_never_been(tmp_path: Path, whole: Any, processes: Any) -> None:
     found, total = whole
     assert set(total.values()) == {1}
     assert found["steps"] == len(total)
     over: dict[tuple[str, int], int] = {}  # steps of finished stretches → how often they had been made by then
     for share in (0.25, 0.7):
-        code, _said = signalled(tmp_path, int(share * len(total)), signal.SIGKILL)
+        code, _said = signalled(processes, tmp_path, int(share * len(total)), signal.SIGKILL)
         assert code == -signal.SIGKILL
         units = {f"t{t.number}": t.units for t in read(tmp_path / "kept").trials}
         over |= {step: n for step, n in steps_made(tmp_path).items() if step[1] <= units.get(step[0], 0) * UNIT_STEPS}
@@ -115,9 +124,11 @@ def test_killed_twice_a_study_ends_as_if_it_had_never_been(tmp_path: Path, whole
 
 
 @pytest.mark.slow
-def test_interrupted_a_study_saves_all_models_and_repeats_no_step_at_all(tmp_path: Path, whole: Any) -> None:
+def test_interrupted_a_study_saves_all_models_and_repeats_no_step_at_all(
+    tmp_path: Path, whole: Any, processes: Any
+) -> None:
     found, total = whole
-    code, said = signalled(tmp_path, len(total) // 2, signal.SIGINT)
+    code, said = signalled(processes, tmp_path, len(total) // 2, signal.SIGINT)
     assert (code, said) == (130, "hocket: interrupted\n")
     assert finished(tmp_path) == found
     assert steps_made(tmp_path) == total

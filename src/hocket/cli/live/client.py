@@ -114,6 +114,10 @@ class Client:
             self._open.close()
             self._open = None
 
+    def connect(self) -> None:
+        """Open the connection if it is not: raises ControllerAway where no controller listens."""
+        self._connected()
+
     @property
     def url(self) -> str:
         """Where the controller listens that was called last."""

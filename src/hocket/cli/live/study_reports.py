@@ -44,8 +44,9 @@ class StudyReports:
         is_due = began_s >= self._due_s if happened else began_s >= self._alive_s
         if self._is_refused or (state == "running" and not is_due):
             return False
-        told = replace(self._summary(state), owner=self._owner)
         try:
+            self._client.connect()  # First: without a controller nothing is summed up, which takes seconds with Optuna.
+            told = replace(self._summary(state), owner=self._owner)
             self._client.put(f"/v1/studies/{quote(self._study, safe='')}", told)
         except ControllerAway:
             self._client.close()  # Calls that matter wait for it.
