@@ -2,13 +2,14 @@
 
 A weighted linear regression over the batch size; the weight of a past job is its similarity. The estimate is padded by
 5 %, since a model that runs out of memory has to begin again. That is not always enough: how far past jobs are from the
-line is the estimate's uncertainty, and `sufficient` adds it.
+line is the estimate's uncertainty, and `sufficient` adds it. What a network computes for a batch does not grow faster
+than its parameters: one with more than all that were measured may take as many times the memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
+from math import hypot, sqrt
 
 from hocket.estimators.quality import nonnegative
 from hocket.model.curve import Estimate
@@ -42,7 +43,9 @@ def memory_mib(job: Job, past: Sequence[PastJob], pad: float = PAD) -> Estimate 
     squares = sum(alike * (m - base - slope * b) ** 2 for alike, b, m in measured)
     weight = sum(alike for alike, _b, _m in measured)
     spread = sqrt(squares / weight * len(measured) / max(len(measured) - 2, 1))
-    return Estimate(mean * (1.0 + pad), spread * (1.0 + pad))
+    largest = max(float(p.traits[PARAMETERS]) for alike, p in rows if alike in models)
+    beyond = mean * max(0.0, float(parameters) / largest - 1.0) / _Z95  # type: ignore[arg-type]
+    return Estimate(mean * (1.0 + pad), hypot(spread, beyond) * (1.0 + pad))
 
 
 def sufficient(estimate: Estimate) -> float:

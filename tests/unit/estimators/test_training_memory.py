@@ -46,3 +46,15 @@ def test_one_past_job_gives_its_own_memory():
     found = memory_mib(job(32.0), [past(10e6, 32.0, 1000)])
     assert found is not None
     assert found.mean == pytest.approx(1050)
+
+
+def test_a_model_larger_than_all_that_were_measured_may_take_as_many_times_the_memory_as_it_has_parameters():
+    known = [past(p, b, p / 1e4 + 10 * b) for p in (5e6, 10e6) for b in (16.0, 32.0, 64.0)]
+    largest, larger = memory_mib(job(32.0, 10e6), known), memory_mib(job(32.0, 30e6), known)
+    assert largest is not None
+    assert larger is not None
+    assert sufficient(largest) < 1.5 * largest.mean
+    assert sufficient(larger) >= 3.0 * larger.mean
+    few = memory_mib(job(32.0, 1e6), known)
+    assert few is not None
+    assert sufficient(few) < 1.5 * few.mean  # With fewer, it takes less.
