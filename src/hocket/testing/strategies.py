@@ -7,6 +7,7 @@ number that is drawn: of nodes, jobs or steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -55,6 +56,23 @@ _BOUNDARIES = (NOW, NOW, STEP, EPOCH, Boundary("after", seconds=30.0), Boundary(
 _seconds = st.one_of(
     st.sampled_from([0.0, 1.0, 10.0, 100.0, 3600.0]), st.floats(0.1, 20_000).map(lambda x: round(x, 2))
 )
+_run_times = st.one_of(st.none(), _seconds)
+_sizes = st.one_of(
+    st.sampled_from([(1,), (1,), (2,), (4,), (8,), (1, 2, 4), (2, 4), (1, 2, 3, 4, 5, 6)]),
+    st.sets(st.integers(1, 8), min_size=1, max_size=4).map(lambda s: tuple(sorted(s))),
+)
+_deadlines = st.one_of(st.none(), st.floats(1, 10_000).map(lambda x: round(x, 1)))
+_happenings = st.sampled_from(
+    ["submit"] * 6 + ["answer"] * 5 + ["answer all"] * 3 + ["end"] * 3 + ["pass"] * 2
+    + ["fail", "lose", "join", "owner", "report", "ask", "save", "drain", "undrain"]
+    + ["reserve"] * 2 + ["unreserve"]
+)  # fmt: skip
+
+
+@lru_cache(maxsize=None, typed=True)
+def _one_of(*values: Any) -> st.SearchStrategy[Any]:
+    """One of these `values`. Kept, for to make a strategy takes longer than to draw from it."""
+    return st.sampled_from(values)
 
 
 # When a test fails, Hypothesis prints what was drawn: of these, one line and no more.
@@ -90,7 +108,7 @@ def nodes(draw: st.DrawFn, most: int = 4) -> list[Node]:
     for i in range(count):
         if not alike:
             gpus = draw(st.integers(0 if rich else 1, 8))
-        kind = draw(st.sampled_from(KINDS)) if rich else ""
+        kind = draw(_one_of(*KINDS)) if rich else ""
         found.append(
             Node(f"n{i}", gpus, kind, 16_000.0 if kind == "v100" else 8_000.0, 16.0, 64_000.0, 1_000.0)
             if rich
@@ -107,32 +125,27 @@ def jobs(draw: st.DrawFn, name: str, cluster: Sequence[Node]) -> Job:
     demand = Demand(1)
     if rich and not plain:
         demand = Demand(
-            draw(st.sampled_from([0, 1, 1, 2])),
-            draw(st.sampled_from([0.1, 1.0, 4.0])),
-            draw(st.sampled_from([0.0, 1000.0, 16_000.0])),
-            draw(st.sampled_from([0.0, 100.0])),
+            draw(_one_of(0, 1, 1, 2)),
+            draw(_one_of(0.1, 1.0, 4.0)),
+            draw(_one_of(0.0, 1000.0, 16_000.0)),
+            draw(_one_of(0.0, 100.0)),
         )
-    sizes = draw(
-        st.one_of(
-            st.sampled_from([(1,), (1,), (2,), (4,), (8,), (1, 2, 4), (2, 4), (1, 2, 3, 4, 5, 6)]),
-            st.sets(st.integers(1, 8), min_size=1, max_size=4).map(lambda s: tuple(sorted(s))),
-        )
-    )
+    sizes = draw(_sizes)
     found = Job(
         name,
-        draw(st.sampled_from(OWNERS)),
+        draw(_one_of(*OWNERS)),
         demand=demand,
         sizes=sizes,
-        max_nodes=0 if plain else draw(st.sampled_from([0, 0, 1, 2])),
-        gpu_kinds=() if plain or not rich else draw(st.sampled_from([(), ("v100",), ("p100", "v100")])),
-        gpu_mem_mib=0.0 if plain or not rich else draw(st.sampled_from([0.0, 12_000.0])),
-        weight=draw(st.sampled_from([1.0, 1.0, 0.5, 3.0])),
+        max_nodes=0 if plain else draw(_one_of(0, 0, 1, 2)),
+        gpu_kinds=() if plain or not rich else draw(_one_of((), ("v100",), ("p100", "v100"))),
+        gpu_mem_mib=0.0 if plain or not rich else draw(_one_of(0.0, 12_000.0)),
+        weight=draw(_one_of(1.0, 1.0, 0.5, 3.0)),
         priority=draw(st.integers(-1, 2)),
-        deadline_s=draw(st.one_of(st.none(), st.floats(1, 10_000).map(lambda x: round(x, 1)))),
+        deadline_s=draw(_deadlines),
         warm=draw(st.booleans()),
-        preempt=draw(st.sampled_from([Preempt.ALWAYS, Preempt.ALWAYS, Preempt.SAVED, Preempt.NEVER])),
-        min_run_s=draw(st.sampled_from([0.0, 0.0, 30.0, 1000.0])),
-        protect_s=draw(st.sampled_from([0.0, 0.0, 500.0])),
+        preempt=draw(_one_of(Preempt.ALWAYS, Preempt.ALWAYS, Preempt.SAVED, Preempt.NEVER)),
+        min_run_s=draw(_one_of(0.0, 0.0, 30.0, 1000.0)),
+        protect_s=draw(_one_of(0.0, 0.0, 500.0)),
     )
     if refusal(versioned(), found, Capacity.of(cluster)):
         return Job(name, found.owner, sizes=(1,), demand=Demand(1) if any(n.gpus for n in cluster) else Demand(0, 1.0))
@@ -143,12 +156,12 @@ def jobs(draw: st.DrawFn, name: str, cluster: Sequence[Node]) -> Job:
 def owners(draw: st.DrawFn, roomy: bool = False) -> Owner:
     """An owner with a weight and, perhaps, quotas; those of a `roomy` one have room for each of its jobs alone."""
     return Owner(
-        draw(st.sampled_from(OWNERS)),
-        draw(st.sampled_from([1.0, 2.0, 0.25])),
-        max_gpus=draw(st.sampled_from([0, 16] if roomy else [0, 1, 3, 6])),
-        max_cores=draw(st.sampled_from([0.0, 32.0] if roomy else [0.0, 2.0, 8.0])),
-        max_mem_mib=draw(st.sampled_from([0.0, 128_000.0] if roomy else [0.0, 17_000.0])),
-        max_jobs=draw(st.sampled_from([0, 0, 1, 2])),
+        draw(_one_of(*OWNERS)),
+        draw(_one_of(1.0, 2.0, 0.25)),
+        max_gpus=draw(_one_of(0, 16) if roomy else _one_of(0, 1, 3, 6)),
+        max_cores=draw(_one_of(0.0, 32.0) if roomy else _one_of(0.0, 2.0, 8.0)),
+        max_mem_mib=draw(_one_of(0.0, 128_000.0) if roomy else _one_of(0.0, 17_000.0)),
+        max_jobs=draw(_one_of(0, 0, 1, 2)),
     )
 
 
@@ -173,17 +186,17 @@ def workloads(draw: st.DrawFn, cluster: Sequence[Node], most: int = 12, *, fault
     submissions = []
     at_s = 0.0
     for i in range(draw(st.integers(1, most))):
-        at_s += draw(st.sampled_from([0.0, 0.0, 7.0, 100.0, 1000.0]))
+        at_s += draw(_one_of(0.0, 0.0, 7.0, 100.0, 1000.0))
         job = draw(jobs(f"j{i}", cluster))
-        crash_s = draw(st.sampled_from([(), (), (), (5.0,), (3.0, 50.0)]))
-        epochs = draw(st.sampled_from([0, 0, 3]))
+        crash_s = draw(_one_of((), (), (), (5.0,), (3.0, 50.0)))
+        epochs = draw(_one_of(0, 0, 3))
         if epochs and draw(st.booleans()):
-            text = draw(st.sampled_from(["for 300s", "loss <= 0.1 within 900s", "loss <= 0.1 within 2 epochs"]))
+            text = draw(_one_of("for 300s", "loss <= 0.1 within 900s", "loss <= 0.1 within 2 epochs"))
             job = replace(job, criterion=criterion.parse(text))
         truth = Truth(
             draw(_seconds),
-            draw(st.sampled_from(job.sizes)),
-            spread=draw(st.sampled_from([1.0, 1.0, 0.8])),
+            draw(_one_of(*job.sizes)),
+            spread=draw(_one_of(1.0, 1.0, 0.8)),
             epochs=epochs,
             metric="loss" if epochs else "",
             costs=draw(costs),
@@ -193,8 +206,8 @@ def workloads(draw: st.DrawFn, cluster: Sequence[Node], most: int = 12, *, fault
     owned = {o.id: o for o in draw(st.lists(owners(roomy=True), max_size=2))}
     lost: list[Fault] = []
     if faults and draw(st.booleans()):
-        node, from_s = draw(st.sampled_from([n.id for n in cluster])), draw(st.sampled_from([5.0, 150.0]))
-        lost.append(Fault(from_s, node, from_s + draw(st.sampled_from([1.0, 500.0]))))
+        node, from_s = draw(_one_of(*(n.id for n in cluster))), draw(_one_of(5.0, 150.0))
+        lost.append(Fault(from_s, node, from_s + draw(_one_of(1.0, 500.0))))
     return DrawnWorkload("drawn", tuple(submissions), owners=tuple(owned.values()), faults=tuple(lost))
 
 
@@ -215,22 +228,22 @@ def restrained(draw: st.DrawFn, job: Job, submitted: int) -> Job:
         job,
         after=tuple(f"j{n}" for n in draw(others) if n < submitted),
         after_any=tuple(f"j{n}" for n in draw(others) if n < submitted),
-        retries=draw(st.sampled_from([None, 0, 1])),
-        backoff_s=draw(st.sampled_from([0.0, 30.0])),
-        limit_s=draw(st.sampled_from([None, 40.0, 1000.0])),
+        retries=draw(_one_of(None, 0, 1)),
+        backoff_s=draw(_one_of(0.0, 30.0)),
+        limit_s=draw(_one_of(None, 40.0, 1000.0)),
     )
 
 
 @st.composite
 def reservations(draw: st.DrawFn, name: str, cluster: Sequence[Node]) -> NodeReservation:
     """A reservation called `name` of a node of the `cluster`; its times count from when it is made."""
-    from_s = draw(st.sampled_from([0.0, 0.0, 0.0, 60.0]))
+    from_s = draw(_one_of(0.0, 0.0, 0.0, 60.0))
     return NodeReservation(
         name,
-        draw(st.sampled_from([n.id for n in cluster])),
-        draw(st.sampled_from([("ana",), ("bo",), ("ana", "cy"), ("zoe",)])),
+        draw(_one_of(*(n.id for n in cluster))),
+        draw(_one_of(("ana",), ("bo",), ("ana", "cy"), ("zoe",))),
         from_s,
-        draw(st.sampled_from([None, None, from_s + 800.0])),
+        draw(_one_of(None, None, from_s + 800.0)),
     )
 
 
@@ -238,28 +251,23 @@ def reservations(draw: st.DrawFn, name: str, cluster: Sequence[Node]) -> NodeRes
 def histories(draw: st.DrawFn, cluster: Sequence[Node], most: int = 25) -> list[Step]:
     """Up to `most` things that might happen to a cluster, in any order, with changes answered late or never."""
     steps = []
-    kinds = st.sampled_from(
-        ["submit"] * 6 + ["answer"] * 5 + ["answer all"] * 3 + ["end"] * 3 + ["pass"] * 2
-        + ["fail", "lose", "join", "owner", "report", "ask", "save", "drain", "undrain"]
-        + ["reserve"] * 2 + ["unreserve"]
-    )  # fmt: skip
     for i in range(draw(st.integers(1, most))):
-        what = draw(kinds)
+        what = draw(_happenings)
         value: Any = None
         if what == "submit":
             job = draw(jobs(f"j{i}", cluster))
             if draw(st.integers(0, 4)) == 0:
                 job = draw(restrained(job, i))
-            run_s = draw(st.one_of(st.none(), _seconds))
-            beliefs = NO_BELIEFS if run_s is None else Beliefs(Estimate(run_s), draw(st.sampled_from(job.sizes)))
+            run_s = draw(_run_times)
+            beliefs = NO_BELIEFS if run_s is None else Beliefs(Estimate(run_s), draw(_one_of(*job.sizes)))
             value = (job, beliefs, draw(costs))
         elif what == "owner":
             value = draw(owners())
         elif what == "reserve":
             value = draw(reservations(f"r{i}", cluster))
         elif what == "ask":
-            value = draw(st.sampled_from(JobRequest))
-        wait_s = draw(st.sampled_from([0.0, 0.0, 1.0, 50.0, 700.0, 4000.0]))
+            value = draw(_one_of(*JobRequest))
+        wait_s = draw(_one_of(0.0, 0.0, 1.0, 50.0, 700.0, 4000.0))
         steps.append(Step(what, draw(st.integers(0, 7)), wait_s, value))
     return steps
 
