@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -87,71 +88,83 @@ def fields(controller: Controller, *, between: bool = False) -> dict[str, Any]:
     return found
 
 
-def assert_equal(one: Controller, other: Controller, *, between: bool = False) -> None:
+def differences(one: Controller, other: Controller, *, between: bool = False) -> list[str]:
+    """The names of the fields in which they differ."""
     left, right = fields(one, between=between), fields(other, between=between)
-    assert left.keys() == right.keys()
-    for name, value in left.items():
-        assert value == right[name], name
+    return [name for name in left.keys() | right.keys() if name not in left or left[name] != right.get(name)]
 
 
-def lived(policy: BoundPolicy) -> Iterator[tuple[Controller, MemoryJournal]]:
-    """A simulated run, and its controller after every cycle."""
-    journal = MemoryJournal(header(policy))
-    controller, executor = new(policy, journal), world()
-    while (moment := executor.wait(controller.next_timer_s())) is not None:
-        actions = controller.cycle(*moment)
-        controller.next_timer_s()
-        yield controller, journal
-        if actions:
-            executor.apply(actions)
+def assert_equal(one: Controller, other: Controller, *, between: bool = False) -> None:
+    assert differences(one, other, between=between) == []
 
 
-EVERY_POLICY = pytest.mark.parametrize("name", sorted(policies()))
+class Lived:
+    """A simulated run that nothing interrupts, and what was seen of its controller meanwhile."""
 
+    def __init__(self, policy: BoundPolicy) -> None:
+        self.policy = policy
+        self.journal = journal = MemoryJournal(header(policy))
+        self.folded = new(policy, MemoryJournal(header(policy)))
+        self.folded_wrong: list[tuple[int, list[str]]] = []  # after which cycle, and in which fields
+        self.states: dict[int, bytes] = {}  # by the number of cycles before; after every fifth, and after the last
+        self.states_wrong: list[tuple[int, list[str]]] = []
+        self.timers = 0
+        controller, executor = new(policy, journal), world()
+        while (moment := executor.wait(controller.next_timer_s())) is not None:
+            actions = controller.cycle(*moment)
+            self.timers += controller.next_timer_s() is not None
+            self._look(controller, len(journal))
+            if actions:
+                executor.apply(actions)
+        self.states[len(journal)] = saved_state.encode(controller, policy)
 
-@EVERY_POLICY
-def test_the_state_is_the_live_one_after_every_cycle(name: str) -> None:
-    policy = find(name).bound()
-    restored = new(policy, MemoryJournal(header(policy)))
-    timers = plans = 0
-    for live, journal in lived(policy):
-        again(restored, kept(journal.cycles[-1]))
-        assert_equal(live, restored)
-        timers += live.next_timer_s() is not None
-        plans += journal.cycles[-1].plan is not None
-    assert timers > 20
-    assert plans > 20
-    assert not restored.decision_s, "the policy was not called"
-
-
-@EVERY_POLICY
-def test_a_saved_state_is_the_live_one_and_decides_as_it_did(name: str) -> None:
-    policy = find(name).bound()
-    states: dict[int, bytes] = {}  # by the number of cycles before; after every fifth
-    cycles = 0
-    for live, journal in lived(policy):
-        cycles += 1
+    def _look(self, live: Controller, cycles: int) -> None:
+        again(self.folded, kept(self.journal.cycles[-1]))
+        if wrong := differences(live, self.folded):
+            self.folded_wrong.append((cycles, wrong))
         if cycles % 5 == 0:
-            states[cycles] = saved_state.encode(live, policy)
+            self.states[cycles] = saved_state.encode(live, self.policy)
         if cycles % 20 == 0:
-            assert_equal(live, saved_state.decode(states[cycles], policy, journal), between=True)
-    last = saved_state.encode(live, policy)
-    for cut in range(5, cycles, 60):
+            decoded = saved_state.decode(self.states[cycles], self.policy, self.journal)
+            if wrong := differences(live, decoded, between=True):
+                self.states_wrong.append((cycles, wrong))
+
+
+@pytest.fixture(scope="module", params=sorted(policies()))
+def lived(request: pytest.FixtureRequest) -> Lived:
+    """For every policy; its tests come one after another, so that there is one run for all of them."""
+    return Lived(find(request.param).bound())
+
+
+def test_the_state_is_the_live_one_after_every_cycle(lived: Lived) -> None:
+    assert lived.folded_wrong == []
+    assert lived.timers > 20
+    assert sum(cycle.plan is not None for cycle in lived.journal) > 20
+    assert not lived.folded.decision_s, "the policy was not called"
+
+
+def test_a_saved_state_is_the_live_one_and_decides_as_it_did(lived: Lived) -> None:
+    assert lived.states_wrong == []
+    policy, journal, states = lived.policy, lived.journal, lived.states
+    cuts = [*range(5, len(journal) - 30, 60), len(journal)]
+    for cut, until in pairwise(cuts):
+        if cut == cuts[2]:
+            until = len(journal)  # Of the others, each leads to the very state that the next one begins with.
         asks = MemoryJournal(journal.header)
         one, other = saved_state.decode(states[cut], policy, asks), saved_state.decode(states[cut], policy, journal)
         other.journal = MemoryJournal(journal.header)
-        for cycle in journal.after(cut):
+        for cycle in journal.cycles[cut:until]:
+            one.timers.pop_due(cycle.at_s, ())  # They are among the events.
             one.advance(cycle.at_s, cycle.events)
+            one.next_timer_s()
             assert asks.cycles[-1] == cycle, "decided as it was"
             again(other, cycle)
-        assert saved_state.encode(other, policy) == last
+        for controller in (one, other):
+            assert saved_state.encode(controller, policy) == states[until]
 
 
-@EVERY_POLICY
-def test_a_run_whose_controller_is_killed_again_and_again_is_the_same_run(name: str, tmp_path: Path) -> None:
-    policy = find(name).bound()
-    *_, (_live, uninterrupted) = lived(policy)
-    path = tmp_path / "j.db"
+def test_a_run_whose_controller_is_killed_again_and_again_is_the_same_run(lived: Lived, tmp_path: Path) -> None:
+    policy, path = lived.policy, tmp_path / "j.db"
     executor = world()  # which lives on
     journal = open_to_append(path, header(policy))
     controller, saver = restore(journal, policy), StateSaver(journal, policy, events=20)
@@ -166,7 +179,7 @@ def test_a_run_whose_controller_is_killed_again_and_again_is_the_same_run(name: 
             journal = open_to_append(path, header(policy))
             controller, saver = restore(journal, policy), StateSaver(journal, policy, events=20)
             kills += 1
-    assert [kept(c) for c in uninterrupted] == list(journal)
+    assert [kept(c) for c in lived.journal] == list(journal)
     journal.close()
     assert kills > 8
     assert saves > kills
