@@ -10,26 +10,17 @@ from typing import Any
 
 import pytest
 from tests.live.controller import LiveController, awaited
+from tests.live.paced_data import PACED, SOLD, write_paced_data
 from tests.live.processes import Found, below, stands_still
 
-duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'hocket[query]'")
+pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'hocket[query]'")
 
-# Long enough for a change or two, on any machine: it is stopped by the test.
-SLOW = (
-    "SELECT shop, count(*) AS n, sum(sqrt(price * weight)) AS total FROM sold, weights "
-    "WHERE hash(price + weight) % 7 > 2 GROUP BY shop ORDER BY shop"
-)
 QUICK = "SELECT shop, count(*) AS n FROM sold GROUP BY shop ORDER BY shop"
 
 
 @pytest.fixture
 def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveController]:
-    data = tmp_path / "data"
-    data.mkdir()
-    db = duckdb.connect()
-    rows = "SELECT i % 3 AS shop, (i * 37 % 1000)::DOUBLE AS price FROM range(60000) r(i)"
-    db.execute(f"COPY ({rows}) TO '{data}/sold.parquet'")
-    db.execute(f"COPY (SELECT i::DOUBLE AS weight FROM range(20000) r(i)) TO '{data}/weights.parquet'")
+    write_paced_data(tmp_path)
     monkeypatch.setenv("HOCKET_POLICIES", str(Path(__file__).parent / "policies"))
     with LiveController(
         tmp_path, "--policy", "seesaw", "--param", "every_s=0.5", "--param", "grows_once=true"
@@ -55,8 +46,8 @@ def process(controller: LiveController, kind: str) -> Found:
 
 @pytest.mark.slow
 def test_a_query_is_resized_in_place_paused_resumed_and_asked_for_its_answer(controller: LiveController) -> None:
-    data = str(controller.root / "data")
-    controller.types("submit", "--query", SLOW, "--data", data, "--threads", "1,2", "--mem", "500M", "-n", "slow")
+    data = str(controller.root / "data.duckdb")
+    controller.types("submit", "--query", PACED, "--data", data, "--threads", "1,2", "--mem", "500M", "-n", "slow")
     awaited(lambda: "batch 1:" in printed(controller, "slow"), "the first batch")
     awaited(lambda: "goes on with 2 threads" in printed(controller, "slow"), "another size")
     assert shown(controller, "slow")["attempts"] == 1
@@ -102,7 +93,7 @@ def test_a_query_is_resized_in_place_paused_resumed_and_asked_for_its_answer(con
 
     controller.types("submit", "--query", QUICK, "--data", data, "-n", "quick", "--wait")
     (quick,) = controller.types("answer", "-f", "quick", "--json").stdout.splitlines()
-    assert json.loads(quick)["rows"] == [[0, 20000], [1, 20000], [2, 20000]]
+    assert json.loads(quick)["rows"] == [[shop, SOLD] for shop in range(3)]
     refused = controller.types("submit", "--query", QUICK, "--data", "/no/such/folder", "-n", "lost", "--wait", code=1)
     assert "refused" in refused.stdout + refused.stderr
     assert "no such file or folder" in printed(controller, "lost")

@@ -10,25 +10,16 @@ from typing import Any
 
 import pytest
 from tests.live.controller import LiveController, awaited
+from tests.live.paced_data import PACED, write_paced_data
 
-duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'hocket[query]'")
+pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'hocket[query]'")
 
 TRAIN = str(Path(__file__).parents[2] / "examples" / "train_numpy.py")
-# It takes a minute or so, and is stopped by the test; its first batches are short.
-SLOW = (
-    "SELECT shop, sum(sqrt(price * weight)) AS total FROM sold, weights "
-    "WHERE hash(price + weight) % 7 > 2 GROUP BY shop ORDER BY shop"
-)
 
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[LiveController]:
-    data = tmp_path / "data"
-    data.mkdir()
-    db = duckdb.connect()
-    rows = "SELECT i % 3 AS shop, (i * 37 % 1000)::DOUBLE AS price FROM range(60000) r(i)"
-    db.execute(f"COPY ({rows}) TO '{data}/sold.parquet'")
-    db.execute(f"COPY (SELECT i::DOUBLE AS weight FROM range(30000) r(i)) TO '{data}/weights.parquet'")
+    write_paced_data(tmp_path)
     with LiveController(
         tmp_path, "--policy", "rotary", "--param", "epoch_s=0.1", "--gpus", "0", "--cores", "1"
     ) as found:
@@ -63,8 +54,8 @@ def test_training_that_is_likely_to_end_soon_goes_before_a_query_which_stays_in_
     controller.kill()
     controller.begin()  # What the first has shown is still known.
 
-    data = str(controller.root / "data")
-    controller.types("submit", "--query", SLOW, "--data", data, "--until", "acc >= 99.99%", "-n", "query")
+    data = str(controller.root / "data.duckdb")
+    controller.types("submit", "--query", PACED, "--data", data, "--until", "acc >= 99.99%", "-n", "query")
     awaited(lambda: "acc" in shown(controller, "query")["metrics"], "its first batch")
     submit_training(controller, "second", 1)
     awaited(lambda: shown(controller, "query")["kept"].startswith("in memory"), "the query makes way")
