@@ -14,6 +14,7 @@ from tests.unit.agent.node.test_runs import FOR_EVER, Node
 from hocket.agent import run_folder
 from hocket.agent.node.query_run import as_query, is_query, last_answer, write_resources
 from hocket.agent.node.state_folder import StateFolder
+from hocket.agent.process_tree import process
 from hocket.agent.protocol import ContinueRun, ResizeRun, RunKey, RunLimits, StopRun, SuspendRun
 
 
@@ -60,9 +61,10 @@ def test_a_run_that_is_not_here_cannot_be_resized(node: Node) -> None:
     assert node.hear(key, "lost").fields["reason"] == "it is not known here"
 
 
-def test_a_run_is_suspended_and_goes_on_with_what_it_is_given(node: Node) -> None:
+def test_a_run_is_suspended_and_goes_on_with_what_it_is_given(node: Node, until: Any) -> None:
     key = node.run("q", 1, *FOR_EVER)
     (pid,) = node.hear(key, "started").fields["pids"]
+    until(lambda: (found := process(pid)) and found.mem_mib > 1)  # What has just become another program has no memory.
     folder = node.state.run("q", 1)
     write_resources(folder, {"HOCKET_SIZE": "1"}, RunLimits())
     node.runs.carry_out(SuspendRun(key, 0.0))
