@@ -19,7 +19,7 @@ SEARCHES = {
     "asha": Asha(trials=9, units=9, at_once=4),
     "random": RandomSearch(trials=4, units=5),
 }
-UNIT_STEPS = 7
+UNIT_STEPS = 3
 LEDGER = os.environ.get("LEDGER")
 space = SPACE = {"rate": loguniform(1e-3, 0.5), "batch_size": choice([8, 16]), "dropout": choice([0.0, 0.3])}
 
