@@ -13,7 +13,7 @@ def keep(made: object) -> None:
 
 
 def leave() -> None:
-    """The process ends now: what is kept is not taken apart."""
+    """The process ends now: what is kept is not taken apart, and no module is searched for cycles."""
     if _kept:
         _kept.append(_kept)  # A cycle goes when the collector finds it, and that looks at nothing frozen.
-        gc.freeze()
+    gc.freeze()
