@@ -5,12 +5,15 @@ With `HOCKET_ROAM=1` every policy gets examples of its own, others each time, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
+from itertools import cycle
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from tests.roaming import ROAMS
 
@@ -37,44 +40,66 @@ def drawn(strategy: SearchStrategy[Any]) -> list[Any]:
     return found
 
 
-@cache
-def many_drawn(strategy: SearchStrategy[Any]) -> list[Any]:
-    """More examples, for a search that must find something.
-
-    Not by a parameter of `drawn`: what Hypothesis draws follows from the source of the function that collects it.
-    """
-    found: list[Any] = []
+def is_among_many(strategy: SearchStrategy[Any], wanted: Callable[[Any], bool]) -> bool:
+    """Is there one among more examples, for a search that must find something? No more are drawn than it takes."""
 
     @settings(DRAWN, phases=[Phase.generate], max_examples=6 * EXAMPLES)
     @given(strategy)
-    def collect(example: Any) -> None:
-        found.append(example)
+    def look(example: Any) -> None:
+        if wanted(example):
+            raise _FoundError
 
-    collect()
-    return found
+    try:
+        look()
+    except _FoundError:
+        return True
+    return False
 
 
-def over(strategy: SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Call a test, which has a policy's name and its knobs, with every example too."""
+class _FoundError(Exception):
+    """An example as it is wanted."""
+
+
+def over(
+    strategy: SearchStrategy[Any], turns: Sequence[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Call a test, which has a policy's name and its knobs, with every example too.
+
+    With `turns`, each example comes with one of these words, the `turn`, in turns.
+    """
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         if ROAMS:
-            return DRAWN(given(example=strategy)(test))
+            words = {"turn": st.sampled_from(turns)} if turns else {}
+            return DRAWN(given(example=strategy, **words)(test))
 
         @wraps(test)
         def every(name: str, knobs: dict[str, Any]) -> None:
             # With knobs turned, a policy is the same but for a few lines: half of the examples do.
-            for n, example in list(enumerate(drawn(strategy)))[:: 2 if knobs else 1]:
-                try:
-                    test(name, knobs, example)
-                except BaseException as error:
-                    error.add_note(f"with drawn example {n}; HOCKET_ROAM=1 looks for a smaller one")
-                    raise
+            examples = list(enumerate(drawn(strategy)))[:: 2 if knobs else 1]
+            words = [{"turn": turn} for turn in turns] or [{}]
+            with _quiet():
+                for (n, example), word in zip(examples, cycle(words)):
+                    try:
+                        test(name, knobs, example, **word)
+                    except BaseException as error:
+                        error.add_note(f"with drawn example {n}; HOCKET_ROAM=1 looks for a smaller one")
+                        raise
 
         del every.__wrapped__  # type: ignore[attr-defined]  # pytest would ask for the signature of the test within.
         return every
 
     return decorate
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No log: thousands of drawn jobs that fail and nodes that are lost, each of which pytest would keep as a line."""
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 @contextmanager

@@ -87,8 +87,8 @@ def test_every_decision_over_groups_keeps_the_laws(name, knobs, example):
 
 
 @pytest.mark.parametrize(("name", "knobs"), CASES, ids=[f"{n}-{k}" for n, k in CASES])
-@over(WORKLOADS)
-def test_every_run_with_groups_keeps_the_laws(name, knobs, example):
+@over(WORKLOADS, turns=laws.BESIDES)
+def test_every_run_with_groups_keeps_the_laws(name, knobs, example, turn):
     workload, cluster = example
     with known_to_break(KNOWN.get(f"{name}-{knobs}")):
-        laws.hold_in_a_run(find(name).bound(knobs), workload, cluster)
+        laws.hold_in_a_run(find(name).bound(knobs), workload, cluster, besides=(turn,))

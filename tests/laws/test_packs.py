@@ -87,10 +87,10 @@ def test_every_decision_over_packs_keeps_the_laws(name, knobs, example):
 
 
 @pytest.mark.parametrize(("name", "knobs"), CASES, ids=[f"{n}-{k}" for n, k in CASES])
-@over(WORKLOADS)
-def test_every_run_with_packs_keeps_the_laws(name, knobs, example):
+@over(WORKLOADS, turns=laws.BESIDES)
+def test_every_run_with_packs_keeps_the_laws(name, knobs, example, turn):
     workload, cluster = example
-    laws.hold_in_a_run(find(name).bound(knobs), workload, cluster)
+    laws.hold_in_a_run(find(name).bound(knobs), workload, cluster, besides=(turn,))
 
 
 def packs_keep_to_one_device(snapshot, plan, most):

@@ -34,11 +34,13 @@ from hocket.model.resources import Node, fits
 from hocket.model.snapshot import Snapshot, demand_of
 from hocket.model.view import NO_COSTS
 from hocket.policies.kit.common_params import ElasticParams
-from hocket.policies.registry import BoundPolicy
+from hocket.policies.registry import OPTIONAL_FIELDS, BoundPolicy
 from hocket.testing.equal_snapshots import rebuilt, renamed
 from hocket.testing.harness import Ran, simulated
+from hocket.testing.optional_fields import is_read
 from hocket.workloads.truth import Workload
 
+BESIDES = ("learned", "late")  # the runs that `hold_in_a_run` makes besides those with perfect beliefs
 _CLOSE = 1e-6
 _LATE_S = 0.005
 _SELDOM = 8  # cycles between two checks of a state, where another run was checked after every cycle
@@ -72,16 +74,23 @@ def hold(bound: BoundPolicy, snapshot: Snapshot) -> Plan:
         _keep(bound, snapshot, idle_gpus_are_lent, snapshot, plan, bound.params.restart_s)
     _keep(bound, snapshot, memos_survive_json, plan)
     _keep(bound, snapshot, names_mean_nothing, bound, snapshot, plan)
+    _keep(bound, snapshot, reads_what_it_declares, bound, snapshot)
     return plan
 
 
-def hold_in_a_run(bound: BoundPolicy, workload: Workload, nodes: Sequence[Node], seed: int = 0) -> Ran:
-    """Every law of a whole run, with perfect beliefs and with none, and with a clock that is always late."""
+def hold_in_a_run(
+    bound: BoundPolicy, workload: Workload, nodes: Sequence[Node], seed: int = 0, besides: Sequence[str] = BESIDES
+) -> Ran:
+    """Every law of a whole run, with perfect beliefs and with none, and with a clock that is always late.
+
+    `besides`: who tries it on many workloads may have some of those runs alone that come after the first two, and
+    others for the next workload. "learned": nothing is known beforehand; "late": the clock is late.
+    """
     lazy: Ran = _keep(bound, None, every_job_ends, bound, workload, nodes, seed)
     _keep(bound, None, waking_makes_no_difference, bound, workload, nodes, lazy, seed)
-    learned = BeliefMode("learned")
-    _keep(bound, None, every_job_ends, bound, workload, nodes, seed, learned, validate_every=_SELDOM)
-    _keep(bound, None, every_job_ends, bound, workload, nodes, seed, late_s=_LATE_S, validate_every=_SELDOM)
+    for run in besides:
+        how = {"learned": {"beliefs": BeliefMode("learned")}, "late": {"late_s": _LATE_S}}[run]
+        _keep(bound, None, every_job_ends, bound, workload, nodes, seed, **how, validate_every=_SELDOM)
     return lazy
 
 
@@ -410,6 +419,17 @@ def names_mean_nothing(bound: BoundPolicy, snapshot: Snapshot, plan: Plan) -> No
             raise Broken(f"with other names for the jobs, plan.{name} is {_cut(found)} and not {_cut(expected)}")
     if {new.get(j, j) for j in plan.reasons} != set(other.reasons):
         raise Broken("with other names for the jobs, other jobs get reasons")
+
+
+def reads_what_it_declares(bound: BoundPolicy, snapshot: Snapshot) -> None:
+    """A policy that says which options of jobs it reads decides the same whatever the others are set to."""
+    declared = bound.reads
+    if declared is None:
+        return
+    others = [field for field in OPTIONAL_FIELDS if field not in declared]
+    if is_read(bound, snapshot, others):
+        read = [field for field in others if is_read(bound, snapshot, [field])]
+        raise Broken(f"the policy reads {read or others}, and declares {list(declared)}")
 
 
 # -- laws of a run ------------------------------------------------------------------------------------------
