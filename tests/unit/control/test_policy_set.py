@@ -29,6 +29,7 @@ from hocket.testing.invariants import broken_invariants
 NAMES = sorted(policies())
 EVERY_POLICY_AFTER_ANOTHER = pytest.mark.parametrize(("first", "then"), [*pairwise(NAMES), (NAMES[-1], NAMES[0])])
 SET_S = 5000.0  # while a node is lost
+UNTIL_S = 7500.0  # It has come back before.
 
 
 def new(policy: BoundPolicy, journal: MemoryJournal) -> Controller:
@@ -41,7 +42,7 @@ def lived(first: str, then: str) -> list[Cycle]:
     policy = find(first).bound()
     settings = msgspec.json.decode(msgspec.json.encode(find(then).bound().settings))  # as a journal has them
     journal = MemoryJournal(header(policy))
-    controller, executor, restored = new(policy, journal), world(), new(policy, MemoryJournal(header(policy)))
+    controller, executor, restored = new(policy, journal), world(UNTIL_S), new(policy, MemoryJournal(header(policy)))
     is_set = False
     while (moment := executor.wait(controller.next_timer_s())) is not None:
         now_s, events = moment
@@ -75,7 +76,7 @@ def test_any_policy_goes_on_where_another_was(first: str, then: str) -> None:
 
 def test_it_is_followed_through_kills_from_cycles_and_from_saved_states(tmp_path: Path) -> None:
     uninterrupted = lived("las", "fair")
-    policy, path, executor = find("las").bound(), tmp_path / "j.db", world()
+    policy, path, executor = find("las").bound(), tmp_path / "j.db", world(UNTIL_S)
     journal = open_to_append(path, header(policy))
     controller, saver = restore(journal, policy, bind=bind), StateSaver(journal, policy, events=20)
     followed = 0
@@ -86,7 +87,7 @@ def test_it_is_followed_through_kills_from_cycles_and_from_saved_states(tmp_path
         actions = controller.cycle(now_s, events)
         saver.after_cycle(controller, len(events))
         executor.apply(actions)
-        if len(journal) % 25 == 0:
+        if len(journal) % 20 == 0:
             journal.close()
             journal = open_to_append(path, header(policy))
             controller, saver = restore(journal, policy, bind=bind), StateSaver(journal, policy, events=20)

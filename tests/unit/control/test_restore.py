@@ -44,12 +44,12 @@ SEED = 3
 NODES = tuple(parse_cluster("4x4"))
 
 
-def world() -> SimulatedExecutor:
+def world(until_s: float = 9000.0) -> SimulatedExecutor:
     """Owners with quotas, criteria, costs, epochs, noise, and a node that is lost and comes back."""
     whole = demo(5)
     faults = (Fault(4000.0, "n002", 6000.0),)
     workload = Workload("demo", whole.submissions, owners=whole.owners, faults=faults)
-    return SimulatedExecutor(workload, NODES, seed=SEED, beliefs=parse_beliefs("noisy:0.3"), noise=0.2, until_s=9000.0)
+    return SimulatedExecutor(workload, NODES, seed=SEED, beliefs=parse_beliefs("noisy:0.3"), noise=0.2, until_s=until_s)
 
 
 def new(policy: BoundPolicy, journal: Journal, nodes: tuple[Node, ...] = NODES, seed: int = SEED) -> Controller:

@@ -13,6 +13,7 @@ from hocket.executors.simulated import simulate
 from hocket.model.job import Job
 from hocket.model.resources import Demand, Node
 from hocket.policies.registry import find
+from hocket.reports import figure_style
 from hocket.reports.account import Account, account
 from hocket.reports.comparison import ComparedRun, compared_run
 from hocket.reports.formatting import axis_unit, format_duration, format_number
@@ -70,14 +71,35 @@ def test_tenants_of_a_node_without_gpus_stand_in_lanes() -> None:
     assert sorted((b.low, b.high) for b in found.bars) == [(0.0, 0.5), (0.5, 1.0)]
 
 
+ONE = Submission(0.0, Job("a", demand=Demand(gpus=1)), Truth(100.0))
+
+
+@pytest.fixture(scope="module")
+def failing() -> Account:
+    """Twelve jobs of several sizes for four GPUs; a run of one of them fails."""
+    sizes = (1, 2, 1, 4, 1, 2, 1, 1, 2, 1, 4, 1)
+    jobs = [Submission(20.0 * n, Job(f"job-{n}", sizes=(size,)), Truth(90.0)) for n, size in enumerate(sizes)]
+    crashes = replace(ONE, truth=Truth(100.0, crashes_s=(40.0,)))
+    found = run(Workload("twelve", (crashes, *jobs[1:]), (Node("n0", gpus=2), Node("n1", gpus=2))))
+    assert found.failed == ((0, 40.0),)
+    return found
+
+
+@pytest.fixture(scope="module")
+def drawn(failing: Account, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The figures of that run."""
+    return plot_run(failing, tmp_path_factory.mktemp("drawn"))
+
+
 @pytest.mark.slow
-def test_figures_of_one_run_are_the_same_each_time(demo: Account, tmp_path: Path) -> None:
-    first, second = plot_run(demo, tmp_path / "1"), plot_run(demo, tmp_path / "2")
-    assert sorted(p.name for p in first) == sorted(
+def test_figures_of_one_run_are_the_same_each_time(failing: Account, drawn: list[Path], tmp_path: Path) -> None:
+    again = plot_run(failing, tmp_path / "again")
+    assert sorted(p.name for p in drawn) == sorted(
         f"{name}.{kind}" for name in ("jct", "utilisation", "queue", "gantt") for kind in ("png", "svg")
     )
-    assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
-    assert sorted((tmp_path / "1").iterdir()) == sorted(first)  # and nothing half-written beside them
+    assert [p.name for p in drawn] == [p.name for p in again]
+    assert [p.read_bytes() for p in drawn] == [p.read_bytes() for p in again]
+    assert sorted((tmp_path / "again").iterdir()) == sorted(again)  # and nothing half-written beside them
 
 
 def test_a_comparison_is_one_figure(tmp_path: Path) -> None:
@@ -85,19 +107,26 @@ def test_a_comparison_is_one_figure(tmp_path: Path) -> None:
     assert [p.name for p in files] == ["compare.png", "compare.svg"]
 
 
-def test_a_chart_marks_runs_that_failed_and_a_legend_names_only_what_is_drawn(tmp_path: Path) -> None:
-    job = Submission(0.0, Job("a", demand=Demand(gpus=1)), Truth(100.0, crashes_s=(40.0,)))
-    failing = run(Workload("one", (job,), (Node("n0", gpus=1),)))
-    assert failing.failed == ((0, 40.0),)
-    calm = run(Workload("one", (replace(job, truth=Truth(100.0)),), (Node("n0", gpus=1),)))
-    for name, drawn, marked in (("failing", failing, True), ("calm", calm, False)):
-        plot_run(drawn, tmp_path / name)
-        assert ("a run that failed or was killed" in (tmp_path / name / "gantt.svg").read_text()) == marked
-    queue = (tmp_path / "calm" / "queue.svg").read_text()
+@pytest.fixture
+def only_svg(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only the text of a figure is looked at, or that there is one: each takes time."""
+    monkeypatch.setattr(figure_style, "KINDS", ("svg",))
+
+
+@pytest.mark.usefixtures("only_svg")
+def test_a_chart_marks_runs_that_failed_and_a_legend_names_only_what_is_drawn(
+    drawn: list[Path], tmp_path: Path
+) -> None:
+    plot_run(run(Workload("one", (ONE,), (Node("n0", gpus=1),))), tmp_path)
+    for folder, marked in ((drawn[0].parent, True), (tmp_path, False)):
+        assert ("a run that failed or was killed" in (folder / "gantt.svg").read_text()) == marked
+    queue = (tmp_path / "queue.svg").read_text()
     assert "running" in queue
     assert "waiting" not in queue
+    assert "waiting" in (drawn[0].parent / "queue.svg").read_text()
 
 
+@pytest.mark.usefixtures("only_svg")
 def test_a_run_without_jobs_can_be_drawn(tmp_path: Path) -> None:
     assert plot_run(run(Workload("nothing", (), (Node("n0", gpus=1),))), tmp_path)
 

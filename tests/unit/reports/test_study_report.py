@@ -28,7 +28,7 @@ def result(units: int, accuracy: float, **packs: float) -> Result:
     return Result(units, {"accuracy": accuracy, **{f"pack.{k}": v for k, v in packs.items()}}, 1.0, 0.0)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def three() -> StudyOutcome:
     first = result(1, 0.5, step_s=0.004, alone_s=0.002, others=3.0)
     return outcome(
@@ -65,15 +65,20 @@ def test_the_best_trials_stand_first_each_at_its_best(three: StudyOutcome) -> No
     assert rows(trial_table(three)) == [["0", "0.9", "3", "0.1", "sgd"], ["1", "0.4", "1", "0.01", "adam"]]
 
 
+@pytest.fixture(scope="module")
+def drawn(three: StudyOutcome, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return plot_study(three, tmp_path_factory.mktemp("drawn"))
+
+
 @pytest.mark.parametrize("trials", [0, 3])
-def test_figures_are_drawn_also_of_a_study_without_results(three: StudyOutcome, trials: int, tmp_path: Path) -> None:
-    files = plot_study(three if trials else outcome(), tmp_path)
+def test_figures_are_drawn_also_of_a_study_without_results(drawn: list[Path], trials: int, tmp_path: Path) -> None:
+    files = drawn if trials else plot_study(outcome(), tmp_path)
     assert sorted(f.name for f in files) == [
         "curves.png", "curves.svg", "gain.png", "gain.svg", "parallel.png", "parallel.svg"
     ]  # fmt: skip
     assert all(f.stat().st_size > 1000 for f in files)
 
 
-def test_the_same_outcome_gives_the_same_figures(three: StudyOutcome, tmp_path: Path) -> None:
-    first = {f.name: f.read_bytes() for f in plot_study(three, tmp_path / "a")}
+def test_the_same_outcome_gives_the_same_figures(three: StudyOutcome, drawn: list[Path], tmp_path: Path) -> None:
+    first = {f.name: f.read_bytes() for f in drawn}
     assert first == {f.name: f.read_bytes() for f in plot_study(three, tmp_path / "b")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hocket.policies.dorm.problem import Allocation, Places, Problem, containers, utilisation, violations
+from hocket.policies.dorm.problem import Allocation, Places, Problem, containers, fairness_loss, utilisation, violations
 
 
 def placements(problem: Problem, i: int, free: list[list[float]]) -> Iterator[Places]:
@@ -35,8 +35,11 @@ def best_by_enumeration(problem: Problem) -> tuple[float, Allocation] | None:
 
     def fill(chosen: tuple[Places, ...], free: list[list[float]], worth_so_far: float) -> None:
         i = len(chosen)
-        if best and worth_so_far + sum(most[i:]) < best[0][0] - 1e-9:
-            return  # However the rest is placed, it is worth less.
+        if best and worth_so_far + sum(most[i:]) < best[0][0] + 1e-9:
+            return  # However the rest is placed, it is worth no more.
+        changes = sum(a.before not in (None, p) for a, p in zip(problem.applications, chosen, strict=False))
+        if changes > problem.change_limit or fairness_loss(problem, chosen) > problem.loss_limit + 1e-3:
+            return  # The rest can only add to both.
         if i == len(problem.applications):
             worth = utilisation(problem, chosen)
             if (not best or worth > best[0][0]) and not any(violations(problem, chosen)):

@@ -57,19 +57,19 @@ def test_a_decision_is_the_same_with_and_without_what_is_kept(policy, settings):
         return warm
 
     clear()
-    _decide, made = decided(mlfs_workload(35, 5000.0, 3600.0, 1.0, seed=2), settings, twice, policy)
+    _decide, made = decided(mlfs_workload(25, 4000.0, 3600.0, 1.0, seed=2), settings, twice, policy)
     assert sum(bool(plan.put) for _s, plan in made) > 20
 
 
 def test_a_decision_is_the_same_whatever_was_decided_before():
-    decide, made = decided(mlfs_workload(40, 5000.0, 3600.0, 1.0, seed=4))
+    decide, made = decided(mlfs_workload(25, 4000.0, 3600.0, 1.0, seed=4))
     clear()
     for snapshot, plan in reversed(made):
         assert decide(snapshot) == plan
 
 
 def test_decisions_in_several_threads_do_not_meet():
-    decide, made = decided(mlfs_workload(40, 5000.0, 3600.0, 1.0, seed=5))
+    decide, made = decided(mlfs_workload(25, 4000.0, 3600.0, 1.0, seed=5))
     wrong = []
 
     def again(moments):
@@ -85,7 +85,7 @@ def test_decisions_in_several_threads_do_not_meet():
 
 @pytest.mark.parametrize("settings", [{}, {"whole": False}])
 def test_columns_of_gpus_are_those_of_the_snapshot_whatever_came_before(settings):
-    _decide, made = decided(mlfs_workload(35, 3000.0, 3600.0, 1.0, seed=3), settings)
+    _decide, made = decided(mlfs_workload(25, 2500.0, 3600.0, 1.0, seed=3), settings)
     kept, wanted = GpuColumns(made[0][0].capacity.layout), 0
     for snapshot, _plan in made:
         fresh = GpuColumns(snapshot.capacity.layout)
