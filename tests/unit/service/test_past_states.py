@@ -6,8 +6,10 @@ import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
@@ -34,8 +36,14 @@ EVERYTHING = 10**9
 
 
 @pytest.fixture(params=sorted(RECORDED))
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return recorded(request.param, tmp_path)
+def name(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+def store(name: str, tmp_path: Path) -> str:
+    return recorded(name, tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -75,9 +83,16 @@ class Truth:
         return plan is not None and bool(cycle.refused or plan.put or plan.drop or plan.ends)
 
 
+@cache
+def truth_of(name: str) -> Truth:
+    """Of a recorded journal, whose cycles never change; nothing writes to it."""
+    with TemporaryDirectory() as folder:
+        return Truth(recorded(name, Path(folder)))
+
+
 @pytest.fixture
-def truth(store: str) -> Truth:
-    return Truth(store)
+def truth(name: str) -> Truth:
+    return truth_of(name)
 
 
 @pytest.fixture
@@ -265,8 +280,7 @@ def test_an_index_of_another_journal_is_made_anew(tmp_path: Path) -> None:
     with closing(PastStates(recorded("fifo", one), None, index)) as states:
         states.index_further(EVERYTHING)
         assert states._index.segments
-    store = recorded("las", other)
-    truth = Truth(store)
+    store, truth = recorded("las", other), truth_of("las")
     with closing(PastStates(store, None, index)) as states:
         assert states.indexed == 0
         states.index_further(EVERYTHING)
@@ -276,7 +290,7 @@ def test_an_index_of_another_journal_is_made_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize("harm", ["no database", "another form", "a damaged state"])
 def test_a_damaged_index_is_made_anew(tmp_path: Path, harm: str) -> None:
     store = recorded("fifo", tmp_path)
-    index, truth = tmp_path / "history.db", Truth(store)
+    index, truth = tmp_path / "history.db", truth_of("fifo")
     with closing(PastStates(store, None, index)) as states:
         states.index_further(EVERYTHING)
     if harm == "no database":
@@ -294,8 +308,7 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path, harm: str) -> None:
 
 def test_a_journal_in_postgresql_is_read_as_well(server: PostgresServer, tmp_path: Path) -> None:
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'hocket[postgresql]'")
-    store = recorded("live", tmp_path)
-    truth = Truth(store)
+    store, truth = recorded("live", tmp_path), truth_of("live")
     with closing(SqliteJournal(store)) as journal:
         header = journal.header
     with psycopg.connect(server.url, autocommit=True) as db:
