@@ -40,14 +40,14 @@ def test_stops_are_measured_by_both_rules(tmp_path: Path, capsys: pytest.Capture
 def test_batches_of_several_scales_are_in_one_table(tmp_path: Path) -> None:
     table = tmp_path / "batches.json"
     chosen = ["--orders", "1", "--folder", str(tmp_path), "--out", str(table)]
-    batches.main(["--scale", "0.01", "--queries", "6", *chosen])
+    batches.main(["--scale", "0.001", "--queries", "6", *chosen])
     first = batches.scales_of(table)
-    batches.main(["--scale", "0.02", "--queries", "6", "14", "--processes", "2", *chosen])
-    batches.main(["--scale", "0.01", "--queries", "6", "14", *chosen])
+    batches.main(["--scale", "0.002", "--queries", "6", "14", "--processes", "2", *chosen])
+    batches.main(["--scale", "0.001", "--queries", "6", "14", *chosen])
     found = batches.scales_of(table)
-    assert [(s.scale, list(s.queries)) for s in found] == [(0.01, ["q6", "q14"]), (0.02, ["q6", "q14"])]
+    assert [(s.scale, list(s.queries)) for s in found] == [(0.001, ["q6", "q14"]), (0.002, ["q6", "q14"])]
     assert found[0].queries["q6"] == first[0].queries["q6"]  # It was not measured again.
-    assert found[1].command.endswith("--scale 0.02 --orders 1")
+    assert found[1].command.endswith("--scale 0.002 --orders 1")
     (order,) = found[1].queries["q14"].orders
     assert (order[-1].fraction, order[-1].promised) == (1.0, 1.0)
 
