@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hocket.control.state import State
 from hocket.model.partition import Holding, Partition, Sharing
 from hocket.model.reservation import excluded_nodes, holding_at, next_change_s
-from hocket.model.resources import gpu_mask
+from hocket.model.resources import Slice, gpu_mask
 from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of, queues_of
 from hocket.model.versioned import VersionedQueue
 from hocket.model.view import JobState, JobView, Tenancy
@@ -37,20 +37,21 @@ def broken_indices(state: State) -> list[str]:
     """Every index of a `state` that is in no snapshot of it and is not what its facts say; `broken_invariants` looks at
     the others."""
     jobs = state.jobs.live
-    tasks: Counter[str] = Counter()
+    tasks: dict[str, int] = {}
     followers: dict[str, set[str]] = defaultdict(set)
     holders: dict[str, set[str]] = defaultdict(set)
     for partition in state.partitions.live.values():
         for tenant in partition.tenants:
             if tenant.task:
-                tasks[tenant.job] += 1
+                tasks[tenant.job] = tasks.get(tenant.job, 0) + 1
     for job_id, view in jobs.items():
         if view.held:
             for first in view.job.predecessors:
                 if first in jobs:
                     followers[first].add(job_id)
-        for held in _holdings(view):
-            holders[held.partition].add(job_id)
+        if state.jobs_by_partition is not None:
+            for held in _holdings(view):
+                holders[held.partition].add(job_id)
     live_followers = {first: kept for first, ids in state.followers.items() if (kept := set(ids) & jobs.keys())}
     return [
         f"the index '{name}' has {kept}, and the facts say {rebuilt}"
@@ -72,13 +73,16 @@ def _holdings(view: JobView) -> list[Holding]:
 
 def _capacity(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: what is free and what the partitions have make up the nodes."""
-    taken = defaultdict(list)
-    for partition in snapshot.partitions.values():
+    taken: dict[str, list[Slice]] = {}
+    for partition in snapshot.partitions.data().values():
         for part in partition.slices:
-            taken[part.node].append(part)
-    gpus = 0
+            if (there := taken.get(part.node)) is None:
+                taken[part.node] = [part]
+            else:
+                there.append(part)
+    gpus, nodes = 0, snapshot.nodes.data()
     for node, free in snapshot.capacity:
-        view = snapshot.nodes[node.id]
+        view = nodes[node.id]
         parts = taken.pop(node.id, ())
         gpus += free.gpus.bit_count()
         if not view.up:
@@ -89,12 +93,17 @@ def _capacity(snapshot: Snapshot) -> Iterator[str]:
             if free.gpus or free.cores or free.mem_mib or free.net_mbps:
                 yield f"node '{node.id}' is drained and has something free"
             continue
-        masks = [free.gpus, *[gpu_mask(part.gpus) for part in parts]]
-        if sum([m.bit_count() for m in masks]) != node.gpus or sum(masks) != (1 << node.gpus) - 1:
-            yield f"node '{node.id}': free and taken GPUs are not its {node.gpus}: {masks}"
         cores, mem_mib, net_mbps = free.cores, free.mem_mib, free.net_mbps
+        count, together = free.gpus.bit_count(), free.gpus
         for part in parts:
             cores, mem_mib, net_mbps = cores + part.cores, mem_mib + part.mem_mib, net_mbps + part.net_mbps
+            mask = gpu_mask(part.gpus)
+            count, together = count + mask.bit_count(), together | mask
+        if count != node.gpus or together != (1 << node.gpus) - 1:
+            masks = [free.gpus, *[gpu_mask(part.gpus) for part in parts]]
+            yield f"node '{node.id}': free and taken GPUs are not its {node.gpus}: {masks}"
+        if cores == node.cores and mem_mib == node.mem_mib and net_mbps == node.net_mbps:
+            continue
         for name, total, has in zip(
             _AMOUNTS, (cores, mem_mib, net_mbps), (node.cores, node.mem_mib, node.net_mbps), strict=True
         ):
@@ -108,18 +117,23 @@ def _capacity(snapshot: Snapshot) -> Iterator[str]:
 
 def _tenants(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: a view names the partitions that name its job."""
-    named = defaultdict(set)
-    for pid, partition in snapshot.partitions.items():
-        if pid != partition.id or not partition.tenants:
+    named: dict[str, set[str]] = {}
+    for pid, partition in snapshot.partitions.data().items():
+        tenants = partition.tenants
+        if pid != partition.id or not tenants:
             yield f"partition '{pid}' has another id or no tenant"
-        if partition.sharing is Sharing.ALONE and len(partition.tenants) > 1:
-            yield f"partition '{pid}' is for one alone and has {len(partition.tenants)} tenants"
-        for tenant in partition.tenants:
-            named[tenant.job].add(pid)
-    for job_id, view in snapshot.jobs.items():
+        if len(tenants) > 1 and partition.sharing is Sharing.ALONE:
+            yield f"partition '{pid}' is for one alone and has {len(tenants)} tenants"
+        for tenant in tenants:
+            if tenant.job in named:
+                named[tenant.job].add(pid)
+            else:
+                named[tenant.job] = {pid}
+    for job_id, view in snapshot.jobs.data().items():
         if not view.partitions and job_id not in named:
             continue
-        if set(view.partitions) != named.pop(job_id, set()) or len(set(view.partitions)) < len(view.partitions):
+        names = set(view.partitions)
+        if names != named.pop(job_id, set()) or len(names) < len(view.partitions):
             yield f"job '{job_id}' has partitions {view.partitions}, which do not all have it"
         if view.verdict and view.partitions:
             yield f"job '{job_id}' is being ended and has partitions"
@@ -129,7 +143,7 @@ def _tenants(snapshot: Snapshot) -> Iterator[str]:
 
 def _queues(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: every live job but those held stands in one queue, in its bucket, by its rank."""
-    views = snapshot.jobs.values()
+    views = snapshot.jobs.data().values()
     waiting, placed = queues_of(views)
     pairs: tuple[tuple[str, VersionedQueue[Any], VersionedQueue[Any]], ...] = (
         ("waiting", snapshot.waiting, waiting),
@@ -145,14 +159,19 @@ def _queues(snapshot: Snapshot) -> Iterator[str]:
             yield f"job '{view.job.id}' is held and has partitions"
 
 
+def _zeros() -> list[float]:
+    return [0.0] * 5
+
+
 def _usage(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: usage is what each owner's jobs have by plan."""
     jobs = snapshot.jobs.data()
-    sums: dict[str, list[float]] = defaultdict(lambda: [0.0] * 5)
-    for partition in snapshot.partitions.values():
+    sums: dict[str, list[float]] = defaultdict(_zeros)
+    for partition in snapshot.partitions.data().values():
         for tenant in partition.tenants:
             job = jobs[tenant.job].job
-            demand, replicas, used_by_plan = demand_of(job, tenant.task), sum(tenant.replicas), sums[job.owner]
+            demand = demand_of(job, tenant.task) if tenant.task else job.demand
+            replicas, used_by_plan = sum(tenant.replicas), sums[job.owner]
             used_by_plan[0] += demand.gpus * replicas
             used_by_plan[1] += demand.cores * replicas
             used_by_plan[2] += demand.mem_mib * replicas
@@ -160,8 +179,9 @@ def _usage(snapshot: Snapshot) -> Iterator[str]:
     for view in jobs.values():
         if view.partitions:
             sums[view.job.owner][4] += 1
-    for owner in {*sums, *snapshot.usage}:
-        used: Usage = snapshot.usage.get(owner) or NO_USE
+    usage = snapshot.usage.data()
+    for owner in {*sums, *usage}:
+        used: Usage = usage.get(owner) or NO_USE
         has = [used.gpus, used.cores, used.mem_mib, used.net_mbps, used.jobs]
         if has != sums[owner] and any(abs(a - b) > _CLOSE for a, b in zip(has, sums[owner], strict=True)):
             yield f"owner '{owner}' uses {sums[owner]} by plan, usage says {has}"
@@ -170,11 +190,15 @@ def _usage(snapshot: Snapshot) -> Iterator[str]:
 def _views(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: state, size and GPUs of a view follow from its tenancies; a job prepares before it has any."""
     now_s = snapshot.now_s
-    for view in snapshot.jobs.values():
+    for view in snapshot.jobs.data().values():
         tenancies = view.tenancies
-        held = [t.holding for t in tenancies if t.holding is not None]
-        if view.size != sum([h.size for h in held]) or view.gpus != sum([h.gpus for h in held]):
-            yield f"job '{view.job.id}' says size {view.size} on {view.gpus} GPUs, and holds {held}"
+        size = gpus = 0
+        for tenancy in tenancies:
+            if (held := tenancy.holding) is not None:
+                size, gpus = size + held.size, gpus + held.gpus
+        if view.size != size or view.gpus != gpus:
+            holds = [t.holding for t in tenancies if t.holding is not None]
+            yield f"job '{view.job.id}' says size {view.size} on {view.gpus} GPUs, and holds {holds}"
         if (view.state in _IDLE) == bool(tenancies):
             yield f"job '{view.job.id}' is {view.state} with tenancies {tenancies}"
         if view.suspended is not None and not snapshot.nodes[view.suspended.node].up:
@@ -183,7 +207,9 @@ def _views(snapshot: Snapshot) -> Iterator[str]:
             yield f"job '{view.job.id}' prepares, and runs or starts already"
         if len(tenancies) > 1 and len({t.task for t in tenancies}) < len(tenancies):
             yield f"job '{view.job.id}' has two tenancies of one task"
-        if min(view.waited_s, view.ran_s, view.attained_gpu_s, view.done_s) < 0 or view.since_s > now_s:
+        if (
+            view.waited_s < 0 or view.ran_s < 0 or view.attained_gpu_s < 0 or view.done_s < 0 or view.since_s > now_s
+        ):  # fmt: skip
             yield f"job '{view.job.id}' has a time below 0 or in the future"
     if len(set(snapshot.unsettled)) < len(snapshot.unsettled):
         yield "a tenant is unsettled twice"
@@ -192,7 +218,7 @@ def _views(snapshot: Snapshot) -> Iterator[str]:
 def _leaving(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: the tenants that are leaving are those that hold more than the plan gives them."""
     leaving, partitions = set(snapshot.leaving), snapshot.partitions.data()
-    for view in snapshot.jobs.values():
+    for view in snapshot.jobs.data().values():
         for tenancy in view.tenancies:
             tenant = f"{view.job.id}/{tenancy.task}"
             more = _more_than_planned(partitions, view.job.id, tenancy)
@@ -245,8 +271,9 @@ def _more_than_planned(partitions: Mapping[str, Partition], job_id: str, tenancy
 def _excluded(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: jobs are excluded from the nodes that are reserved for other owners now, and from no others."""
     holding = holding_at(snapshot.reservations, snapshot.now_s)
-    for view in snapshot.jobs.values():
-        if (excluded := view.job.excluded_nodes) != (wanted := excluded_nodes(holding, view.job.owner)):
+    for view in snapshot.jobs.data().values():
+        wanted = excluded_nodes(holding, view.job.owner) if holding else ()
+        if (excluded := view.job.excluded_nodes) != wanted:
             yield f"job '{view.job.id}' is excluded from {excluded}, the reservations say {wanted}"
     for r in snapshot.reservations:
         if r.is_over_at(snapshot.now_s):
@@ -259,7 +286,7 @@ def _facts(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: no GPU is held in fact by two tenants, unless they share a partition."""
     nodes = snapshot.nodes.data()
     holders: dict[tuple[str, int], tuple[str, str]] = {}
-    for view in snapshot.jobs.values():
+    for view in snapshot.jobs.data().values():
         for tenancy in view.tenancies:
             tenant = f"{view.job.id}/{tenancy.task}"
             for held in (tenancy.holding, tenancy.coming):

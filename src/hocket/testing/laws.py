@@ -88,8 +88,8 @@ def hold_in_a_run(
     """
     lazy: Ran = _keep(bound, None, every_job_ends, bound, workload, nodes, seed)
     _keep(bound, None, waking_makes_no_difference, bound, workload, nodes, lazy, seed)
-    for run in besides:
-        how = {"learned": {"beliefs": BeliefMode("learned")}, "late": {"late_s": _LATE_S}}[run]
+    runs: dict[str, dict[str, Any]] = {"learned": {"beliefs": BeliefMode("learned")}, "late": {"late_s": _LATE_S}}
+    for how in (runs[name] for name in besides):
         _keep(bound, None, every_job_ends, bound, workload, nodes, seed, **how, validate_every=_SELDOM)
     return lazy
 
