@@ -57,8 +57,8 @@ def ran(name: str, **settings: Any) -> tuple[MemoryJournal, BoundPolicy]:
     bound = find(name).bound()
     nodes = parse_cluster("4x4")
     whole = demo(5)
-    workload = Workload("demo", whole.submissions, owners=whole.owners, faults=(Fault(4000.0, "n002", 6000.0),))
-    simulation = simulate(workload, nodes, bound, until_s=9000.0, **settings)
+    workload = Workload("demo", whole.submissions, owners=whole.owners, faults=(Fault(3000.0, "n002", 4500.0),))
+    simulation = simulate(workload, nodes, bound, until_s=6500.0, **settings)
     assert isinstance(simulation.journal, MemoryJournal)
     return simulation.journal, bound
 
@@ -79,11 +79,11 @@ def ran_off_beat(name: str, seed: int) -> tuple[MemoryJournal, BoundPolicy]:
     bound, nodes, whole = find(name).bound(), parse_cluster("4x4"), demo(5)
     costs = Costs(*(dice.choice((0.0, 0.01, 0.05, 1.0)) for _step in Costs.__struct_fields__))
     submissions = tuple(replace(s, truth=replace(s.truth, costs=costs)) for s in whole.submissions)
-    workload = Workload("demo", submissions, owners=whole.owners, faults=(Fault(4000.0, "n002", 6000.0),))
+    workload = Workload("demo", submissions, owners=whole.owners, faults=(Fault(3000.0, "n002", 4500.0),))
     journal = MemoryJournal(Header(name, bound.settings, tuple(nodes), seed))
     controller = Controller(empty_snapshot(nodes, seed), bound.decide, bound.order, journal, **bound.needs)
     executor = SimulatedExecutor(
-        workload, nodes, seed=seed, beliefs=parse_beliefs("noisy:0.3"), noise=0.2, until_s=9000.0
+        workload, nodes, seed=seed, beliefs=parse_beliefs("noisy:0.3"), noise=0.2, until_s=6500.0
     )
     while True:
         until_s = controller.next_timer_s() if dice.random() < 0.9 else None
