@@ -15,7 +15,7 @@ from benchmarks.query.__main__ import main, measurements
 
 def test_coverage_is_measured_and_continued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "coverage.json"
-    chosen = ["--scale", "0.01", "--queries", "2", "6", "--runs", "1", "--json", str(kept)]
+    chosen = ["--scale", "0.002", "--queries", "2", "6", "--runs", "1", "--json", str(kept)]
     coverage.main(["--orders", "1", *chosen])  # It ends with an error if its answers are not those of a real run.
     first = json.loads(kept.read_bytes())["queries"]["6"]
     coverage.main(["--orders", "2", *chosen])
@@ -28,7 +28,7 @@ def test_coverage_is_measured_and_continued(tmp_path: Path, capsys: pytest.Captu
 
 def test_stops_are_measured_by_both_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "stops.json"
-    stops.main(["--scale", "0.01", "--queries", "6", "--orders", "2", "--json", str(kept)])
+    stops.main(["--scale", "0.002", "--queries", "6", "--orders", "2", "--json", str(kept)])
     found = json.loads(kept.read_bytes())["queries"]["6"]
     assert [(s["rule"], s["goal"]) for s in found["stops"]] == [
         ("intervals", 0.95), ("intervals", 0.99), ("envelope", 0.95), ("envelope", 0.99),

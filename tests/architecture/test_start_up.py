@@ -98,5 +98,5 @@ def test_a_query_loads_neither_pandas_nor_arrow(tmp_path: Path) -> None:
     """DuckDB imports them for the first parameter of a statement, which takes longer than most queries."""
     assert find_spec("pandas") is not None, "what is not installed is not loaded in any case"
     sql = "SELECT count(*) AS n FROM lineitem"
-    loaded = loaded_by("query", sql, "--data", "tpch:0.01", "--state", str(tmp_path))
+    loaded = loaded_by("query", sql, "--data", "tpch:0.001", "--state", str(tmp_path))
     assert not packages(loaded) & {"numpy", "pandas", "pyarrow"}

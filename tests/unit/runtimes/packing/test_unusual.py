@@ -9,6 +9,7 @@ import gc
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from weakref import ref
 
@@ -89,6 +90,12 @@ def alone(case: Case) -> dict[str, Tensor]:
     return module.state_dict()
 
 
+@cache
+def plain_alone(steps: int) -> dict[str, Tensor]:
+    """The plain models beside the case: to be read only."""
+    return alone(Case(steps=steps))
+
+
 def training(name: str, case: Case) -> Training:
     torch.manual_seed(100)
     return Training(name, case.module(), case.optimiser, case.data(), case.steps, loss=nn.CrossEntropyLoss(), seed=0)
@@ -115,7 +122,7 @@ def packed(case: Case, mode: str, breaks: bool = True) -> dict[str, dict[str, Te
 
 def assert_as_alone(case: Case, mode: str, breaks: bool = True, within: float = 0.0) -> None:
     ended = packed(case, mode, breaks)
-    expected, expected_of_plain = alone(case), alone(Case(steps=case.steps))
+    expected, expected_of_plain = alone(case), plain_alone(case.steps)
     for name, weights in ended.items():
         for key, value in (expected_of_plain if name.startswith("plain") else expected).items():
             assert torch.allclose(value.cpu(), weights[key].cpu(), rtol=within, atol=within), f"{key} of {name}"
