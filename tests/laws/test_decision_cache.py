@@ -31,7 +31,7 @@ def asked(policy: BoundPolicy) -> list[tuple[Snapshot, Plan]]:
         return plan
 
     whole = demo(5)
-    work = Workload("demo", whole.submissions[:60], owners=whole.owners)
+    work = Workload("demo", whole.submissions[:30], owners=whole.owners)
     simulate(work, parse_cluster("3x4"), replace(policy, decide=decide))
     return found
 

@@ -38,20 +38,21 @@ def decide(snapshot: Snapshot, _params: Smallest) -> Plan:
 
 PROBE = """
 import sys
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from hocket.policies import find, policies
-from hocket.testing import laws
-from hocket.testing import strategies as some
 
-name = sys.argv[1]
+name, examples = sys.argv[1], int(sys.argv[2])
 assert {"fifo", "las", name} <= policies().keys(), sorted(policies())
 found = find(name)
 assert found.summary == "The job that needs least goes first.", found
 assert found.bound({"fewest": "2"}).settings == {"fewest": 2}
 bound = found.bound()
 
-@settings(max_examples=50, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hocket.testing import laws
+from hocket.testing import strategies as some
+
+@settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def keeps_the_laws(data):
     for snapshot in data.draw(some.snapshots(bound)):
@@ -63,10 +64,10 @@ keeps_the_laws()
 """
 
 
-def probe(name: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Look for a policy, and hold it to the laws, in a process of its own."""
+def probe(name: str, examples: int = 1, **env: str) -> subprocess.CompletedProcess[str]:
+    """Look for a policy, and hold it to the laws in so many examples, in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-c", PROBE, name],
+        [sys.executable, "-c", PROBE, name, str(examples)],
         env={**os.environ, **env},
         capture_output=True,
         text=True,
@@ -79,7 +80,7 @@ def test_a_policy_file_in_a_folder_is_found_and_keeps_the_laws(tmp_path: Path):
     text = POLICY.replace("{name}", "smallest")
     assert len(text.splitlines()) <= 50
     (tmp_path / "smallest.py").write_text(text)
-    ran = probe("smallest", HOCKET_POLICIES=str(tmp_path))
+    ran = probe("smallest", 50, HOCKET_POLICIES=str(tmp_path))
     assert ran.returncode == 0, ran.stderr
 
 

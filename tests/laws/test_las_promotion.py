@@ -1,9 +1,8 @@
 """las with `promote`, with switching costs and faults: no starved job stays on a lower level."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tests.laws.drawing import DRAWN
+from tests.laws.drawing import drawn
+from tests.laws.test_policies import WORKLOADS
 
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
@@ -11,18 +10,18 @@ from hocket.control.ports import Header
 from hocket.executors.simulated import BeliefMode, SimulatedExecutor
 from hocket.model.snapshot import empty_snapshot
 from hocket.policies import find
-from hocket.testing import strategies as some
 
 _SOON_S = 1.01  # A job that is leaving is looked at once a second.
 
 
 @pytest.mark.parametrize("policy", ["las", "tiresias"])
 @pytest.mark.parametrize("promote", [0.2, 1.0])
-@DRAWN
-@given(data=st.data())
-def test_a_starved_job_is_on_the_top_level(policy, promote, data):
-    nodes = data.draw(some.nodes())
-    workload = data.draw(some.workloads(nodes))
+def test_a_starved_job_is_on_the_top_level(policy, promote):
+    for workload, nodes in drawn(WORKLOADS):
+        starved_jobs_rise(policy, promote, workload, nodes)
+
+
+def starved_jobs_rise(policy, promote, workload, nodes):
     bound = find(policy).bound({"levels_gpu_s": [1, 10, 100], "promote": promote})
     controller = Controller(
         empty_snapshot(nodes), bound.decide, bound.order, MemoryJournal(Header(policy)), shifts=bound.shifts

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.laws.drawing import drawn
 
 from hocket.control import check
 from hocket.control.commit import end_job
@@ -79,6 +79,7 @@ def for_job(plan: Plan, name: str) -> Plan:
     return with_tenant(replace(plan, put=(replace(plan.put[0], id=name), *plan.put[1:])), job=name)
 
 
+SOUND = sound()
 # What may be wrong with it; some of these are no fault, and must not be taken for one either.
 TURNS: list[Callable[[Plan], Plan]] = [
     lambda plan: plan,
@@ -120,16 +121,14 @@ TURNS: list[Callable[[Plan], Plan]] = [
 
 
 @pytest.mark.parametrize("turn", range(len(TURNS)))
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
-@given(plan=sound())
-def test_the_common_case_is_judged_like_any_other(turn, plan):
-    plan = TURNS[turn](plan)
-    found, capacity = check.examine(SNAPSHOT, plan)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(check, "_only_starts", lambda *_: None)
+def test_the_common_case_is_judged_like_any_other(turn, monkeypatch):
+    plans = [TURNS[turn](plan) for plan in drawn(SOUND)]
+    judged = [check.examine(SNAPSHOT, plan) for plan in plans]
+    monkeypatch.setattr(check, "_only_starts", lambda *_: None)
+    for plan, (found, capacity) in zip(plans, judged, strict=True):
         long_found, long_capacity = check.examine(SNAPSHOT, plan)
-    assert found == long_found
-    assert found or capacity == long_capacity
+        assert found == long_found
+        assert found or capacity == long_capacity
 
 
 def test_a_plan_that_preempts_a_job_is_a_common_case():
