@@ -9,7 +9,7 @@ from hocket.model.job import Job
 from hocket.model.resources import Demand, Node, Slice
 from hocket.testing import strategies as some
 
-examples = settings(max_examples=150, deadline=None)
+examples = settings(max_examples=100, deadline=None)
 
 
 def room(free, demand: Demand) -> int:

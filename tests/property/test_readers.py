@@ -173,7 +173,7 @@ def test_arbitrary_bytes_are_read_or_refused(reader, content, packed):
 
 
 @pytest.mark.parametrize("reader", READERS)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(edits=EDITS)
 def test_a_damaged_file_is_read_or_refused(reader, edits):
     workload = read_as("file", edited(VALID[reader], edits), lambda p: load(f"{reader}:{p}"))
@@ -182,14 +182,14 @@ def test_a_damaged_file_is_read_or_refused(reader, edits):
         is_sound(workload)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(reader=st.sampled_from(READERS), edits=EDITS, cut=st.integers(0, 10**6))
 def test_a_damaged_gz_is_read_or_refused(reader, edits, cut):
     packed = edited(gzip.compress(VALID[reader]), edits)
     read_as("file.gz", packed[: cut % (len(packed) + 1)], lambda p: load(f"{reader}:{p}"))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(edits=EDITS)
 def test_damaged_profiles_are_read_or_refused(edits):
     speeds = read_as("gavel.json", edited(GAVEL, edits), lambda p: parse_speeds(f"gavel:{p}"))
@@ -197,7 +197,7 @@ def test_damaged_profiles_are_read_or_refused(edits):
         is_sound(speeds.apply(load("burst?jobs=5&elastic")))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(content=st.binary(max_size=200) | EDITS.map(lambda e: edited(b"[[nodes]]\ncount = 2\ngpus = 4\n", e)))
 def test_cluster_files_are_read_or_refused(content):
     nodes = read_as("cluster.toml", content, parse_cluster)
@@ -213,7 +213,7 @@ SPECS = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     spec=st.text(max_size=30)
     | st.tuples(st.sampled_from(SPECS), EDITS).map(lambda t: edited(t[0].encode(), t[1]).decode(errors="replace"))
@@ -228,7 +228,7 @@ def test_a_spec_is_read_or_refused(spec):
         is_one_line(error)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(text=st.text(max_size=30) | EDITS.map(lambda e: edited(b"prepare=20,start=10s", e).decode(errors="replace")))
 def test_switching_and_speeds_are_read_or_refused(text):
     for read in (parse_switching, parse_speeds):

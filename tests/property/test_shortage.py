@@ -10,7 +10,7 @@ from hocket.model.shortage import shortage, wait_of
 from hocket.policies import find
 from hocket.testing import strategies as some
 
-examples = settings(max_examples=150, deadline=None)
+examples = settings(max_examples=100, deadline=None)
 
 
 @examples

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hocket.model import versioned as module
 from hocket.model.versioned import OpenMap, OpenQueue, VersionedMap, VersionedQueue, versioned
 
-some = settings(max_examples=200, deadline=None)
+some = settings(max_examples=120, deadline=None)
 keys = st.integers(0, 5)
 # Which version, what is done to it, with what.
 edits = st.lists(
