@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket.estimators.convergence import (
@@ -110,6 +110,7 @@ def test_a_rising_loss_does_not_reach_a_low_one():
     assert chance(found, 0.2) < 0.05
 
 
+@settings(max_examples=50)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=ENOUGH, max_size=40), st.integers(1, 100), st.booleans())
 def test_any_curve_gives_probabilities(values, ahead, rises):
     found = outlook([(float(k), v) for k, v in enumerate(values, 1)], len(values) + ahead, rises)

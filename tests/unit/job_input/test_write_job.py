@@ -58,7 +58,7 @@ def test_the_command_line_means_the_same_job(said: dict[str, Any], monkeypatch: 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(TEXTS, min_size=1), st.dictionaries(TEXTS.filter(lambda name: "=" not in name), TEXTS))
 def test_any_text_is_written_so_that_it_is_read_again(words: list[str], env: dict[str, str]) -> None:
     said = {"command": words, "env": env}

@@ -245,7 +245,7 @@ def spoilt(draw: st.DrawFn) -> dict[str, Any]:
     return raw
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(spoilt())
 def test_whatever_is_in_it_it_is_a_snapshot_or_refused(raw: dict[str, Any]) -> None:
     try:

@@ -144,7 +144,7 @@ def test_short_jobs_are_found_whether_looked_for_one_by_one_or_not(monkeypatch: 
         submission(
             job(f"j{i}", *dice.choice(sizes), owner=dice.choice(("ana", "bob"))), i * 5.0, dice.lognormvariate(5, 1.5)
         )
-        for i in range(300)
+        for i in range(200)
     ]
     work = workload(*jobs, owners=[Owner("bob", max_gpus=6)])
 

@@ -310,7 +310,7 @@ def test_over_ten_seeds_no_fewer_goals_are_met_and_no_job_ends_that_must_not():
     with_it = without = 0
     nodes = cluster("2x4")
     for seed in range(10):
-        work = reports(seed)
+        work = reports(seed, 25)
         goals, in_time, verdicts, jobs = met(find("mlfs_c").bound({"inner": "las"}), work, nodes, seed)
         all_goals, were_in_time, _verdicts, _jobs = met(find("las").bound(), work, nodes, seed)
         with_it, without = with_it + len(in_time), without + len(were_in_time)

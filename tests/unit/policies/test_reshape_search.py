@@ -15,7 +15,7 @@ from hocket.model.view import Costs
 from hocket.policies import Draft, find
 from hocket.testing.harness import Harness
 
-INSTANCES = 200
+INSTANCES = 100
 KINDS = ("v100", "p100", "k80")
 
 

@@ -126,7 +126,7 @@ def test_where_no_task_leaves_none_has_a_row_for_staying(tmp_path):
 
 
 def test_a_server_is_used_as_the_policy_that_relieves_it_has_it(tmp_path):
-    run = mlfs_workload(40, 3600.0, 3600.0, 1.0, seed=2)
+    run = mlfs_workload(25, 2400.0, 3600.0, 1.0, seed=2)
     record = DecisionRecord(Header("mlf_h", nodes=run.nodes))
     bound = find("mlf_h").bound()
     tables = []

@@ -49,7 +49,7 @@ SORTS = st.builds(
 )
 
 
-@settings(deadline=None)  # a busy machine is not a slow function
+@settings(max_examples=50, deadline=None)  # a busy machine is not a slow function
 @given(st.dictionaries(SORTS, st.integers(1, 50), max_size=8), st.tuples(*(st.floats(1, 100) for _ in range(4))))
 def test_due_shares_fit_the_cluster_and_leave_nothing_that_a_job_could_use(
     counts: dict[Sort, int], capacity: tuple[float, float, float, float]

@@ -33,7 +33,7 @@ def assert_same(watch, snapshot, since_s):
     assert found(watch, snapshot, since_s) == found(LoadWatch(), snapshot, since_s)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_whatever_happens_it_is_what_a_look_at_everything_finds(data):
     nodes = data.draw(some.nodes())
@@ -50,7 +50,7 @@ def test_whatever_happens_it_is_what_a_look_at_everything_finds(data):
 
 
 def test_task_graphs_lack_tasks_and_get_them_back():
-    workload = mlfs_workload(60, 5000.0, 3600.0, 1.0, seed=3)
+    workload = mlfs_workload(30, 2500.0, 3600.0, 1.0, seed=3)
     watch, lacked, reported = LoadWatch(), 0, 0
     bound = find("mlf_h").bound({"whole": False})
 

@@ -496,7 +496,7 @@ def test_a_job_that_lost_a_task_with_its_node_gets_it_back():
 )
 @pytest.mark.parametrize("seed", [0, 1])
 def test_runs_of_partitioned_jobs_keep_the_laws(knobs, seed):
-    run = mlfs_workload(14, 7200.0, 900.0, 1.0, seed=seed)
+    run = mlfs_workload(9, 4500.0, 900.0, 1.0, seed=seed)
     laws.hold_in_a_run(find("mlf_h").bound(knobs), run, servers((9, 4)), seed)
 
 
