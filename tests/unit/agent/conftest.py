@@ -29,7 +29,7 @@ def wait_until(condition: Callable[[], Any], what: str = "it") -> Any:
     while not (found := condition()):
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {PATIENCE_S} s for {what}")
-        time.sleep(0.005)
+        time.sleep(0.01)
     return found
 
 
