@@ -8,9 +8,20 @@ from pathlib import Path
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """A file as a syntax tree. Nothing in it is garbage, and to look for some would take longer than to read it."""
+    """A file as a syntax tree. Nothing in it is garbage, and to look for some would take longer than to read it.
+
+    Nor does anyone look there later: all trees together are most of what a process of tests has.
+    """
+    _forget_garbage()
     gc.disable()
     try:
         return ast.parse(path.read_text(encoding="utf-8"), str(path))
     finally:
+        gc.freeze()
         gc.enable()
+
+
+@cache
+def _forget_garbage() -> None:
+    """Once: what is frozen with the trees would never be taken apart."""
+    gc.collect()
