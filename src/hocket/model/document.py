@@ -47,6 +47,7 @@ __all__ = [
 
 _WIDTH = 110
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # `json.dumps` makes an encoder for each call.
+_SCALARS = frozenset({str, int, bool, type(None)})  # plain as they are
 _LARGEST = 1.7976931348623157e308  # the largest number that is finite
 
 # -- text ---------------------------------------------------------------------------------------------------
@@ -79,13 +80,15 @@ def readable(value: Any, indent: int = 0) -> str:
 
 def plain(value: Any, keep: tuple[str, ...] = ()) -> Any:
     """Plain data, without fields that have their default but for those to keep."""
+    if type(value) in _SCALARS:
+        return value
     if isinstance(value, Struct):
         if value.__struct_config__.array_like:
-            return [plain(getattr(value, f.name)) for f in _fields_of(type(value))]
+            return [plain(getattr(value, name)) for name, _encoded, _default in _fields_of(type(value))]
         return {
-            f.encode_name: plain(getattr(value, f.name))
-            for f in _fields_of(type(value))
-            if f.name in keep or f.required or getattr(value, f.name) != _default(f)
+            encoded: plain(item)
+            for name, encoded, default in _fields_of(type(value))
+            if (item := getattr(value, name)) != default or name in keep
         }
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
@@ -97,9 +100,9 @@ def plain(value: Any, keep: tuple[str, ...] = ()) -> Any:
 
 
 @cache  # What a class has does not change, and finding it out takes longer than all else here.
-def _fields_of(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a struct."""
-    return msgspec.structs.fields(kind)
+def _fields_of(kind: type[Struct]) -> tuple[tuple[str, str, Any], ...]:
+    """The fields of a struct: each by its name, its name in JSON and its default, NODEFAULT if it has none."""
+    return tuple((f.name, f.encode_name, _default(f)) for f in msgspec.structs.fields(kind))
 
 
 @cache
@@ -157,17 +160,18 @@ def _unknown(raw: Any, kind: Type, path: str) -> Iterator[str]:
     elif isinstance(kind, StructType) and isinstance(raw, dict):
         types = _types_of(kind.cls)
         for key, value in raw.items():
-            here = f"{path}.{key}" if path else str(key)
             if key not in types:
-                yield here
+                yield f"{path}.{key}" if path else str(key)
             elif isinstance(value, dict | list):
-                yield from _unknown(value, types[key], here)
+                yield from _unknown(value, types[key], f"{path}.{key}" if path else str(key))
     elif isinstance(kind, DictType) and isinstance(raw, dict):
         for key, value in raw.items():
-            yield from _unknown(value, _bare(kind.value_type), f"{path}.{key}")
+            if isinstance(value, dict | list):
+                yield from _unknown(value, _bare(kind.value_type), f"{path}.{key}")
     elif isinstance(kind, VarTupleType) and isinstance(raw, list):
         for n, value in enumerate(raw):
-            yield from _unknown(value, _bare(kind.item_type), f"{path}[{n}]")
+            if isinstance(value, dict | list):
+                yield from _unknown(value, _bare(kind.item_type), f"{path}[{n}]")
 
 
 @cache
