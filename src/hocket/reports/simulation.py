@@ -87,14 +87,16 @@ def rare_garbage_collection() -> Iterator[None]:
     A run makes millions of values that are in no reference cycle and live as long as the journal: searching them
     repeatedly finds nothing. Reference cycles that a policy makes are still collected, only later.
     """
-    before = gc.get_threshold()
-    gc.freeze()
+    before, froze = gc.get_threshold(), not gc.get_freeze_count()
+    if froze:  # What a caller has frozen stays so.
+        gc.freeze()
     gc.set_threshold(2_000_000, 100, 100)
     try:
         yield
     finally:
-        gc.freeze()  # Everything counts as old from now on, so the next collection does not search it again.
-        gc.unfreeze()
+        if froze:
+            gc.freeze()  # Everything counts as old from now on, so the next collection does not search it again.
+            gc.unfreeze()
         gc.set_threshold(*before)
 
 
