@@ -45,6 +45,10 @@ def importance(outcome: StudyOutcome) -> Importance | None:
     units, trials = max(reached.items(), key=lambda found: (found[1], found[0]))
     if trials < _LEAST:
         return None
+    names = {name for trial in outcome.trials for name in trial.config}
+    if len(names) == 1:  # What works it out for several takes seconds to import.
+        metrics = {r.metrics[outcome.definition.metric] for t in outcome.trials for r in t.results if r.units == units}
+        return Importance(dict.fromkeys(names, 1.0), units, trials) if len(metrics) > 1 else None
     from hocket.tune.optuna_support import importances
 
     shares = importances(outcome, units)

@@ -17,11 +17,11 @@ SPACE = {
 }  # fmt: skip
 
 
-def study(trials):
+def study(trials, names=tuple(SPACE), acc=lambda share: 1 - share):
     """A study in which only the rate matters; every second trial has gone on to nine units."""
     jobs = JobTemplate(("train", "{rate}"), "1 epoch", "net", {})
     search = SuccessiveHalving(trials=trials, units=9)
-    definition = Definition("net", SPACE, search, 1, "acc", "max", 0, "", None, False, None, "random", jobs)
+    definition = Definition("net", {n: SPACE[n] for n in names}, search, 1, "acc", "max", 0, "", None, False, None, "random", jobs)
     found = Trials("acc", "max")
     for n in range(trials):
         config = {
@@ -31,9 +31,9 @@ def study(trials):
             "noise": n * 7 % 10 / 10,
         }
         results = [
-            Result(units, {"acc": 1 - n / trials, "loss": 1.0}, 1.0, 0.0) for units in (3, 9)[: 1 + (n % 2 == 0)]
+            Result(units, {"acc": acc(n / trials), "loss": 1.0}, 1.0, 0.0) for units in (3, 9)[: 1 + (n % 2 == 0)]
         ]
-        found.all[n] = Trial(n, config, tuple(results), 9)
+        found.all[n] = Trial(n, {name: config[name] for name in names}, tuple(results), 9)
     return StudyOutcome(header_of_jobs(definition), definition, found, 12.0)
 
 
@@ -62,6 +62,13 @@ def test_what_matters_most_is_found_among_trials_that_came_equally_far():
     assert (found.units, found.trials) == (3, 40), "all were compared where all have been"
     assert max(found.shares, key=found.shares.get) == "rate"
     assert sum(found.shares.values()) == pytest.approx(1)
+
+
+def test_of_one_hyperparameter_all_that_matters_is_its():
+    found = importance(study(6, ["rate"]))
+    assert found is not None
+    assert (found.shares, found.units, found.trials) == ({"rate": 1.0}, 3, 6)
+    assert importance(study(6, ["rate"], lambda _share: 0.5)) is None, "nothing matters: all came as far"
 
 
 def test_without_optuna_nothing_is_said_of_what_matters(monkeypatch):
