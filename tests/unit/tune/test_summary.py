@@ -21,7 +21,9 @@ def study(trials, names=tuple(SPACE), acc=lambda share: 1 - share):
     """A study in which only the rate matters; every second trial has gone on to nine units."""
     jobs = JobTemplate(("train", "{rate}"), "1 epoch", "net", {})
     search = SuccessiveHalving(trials=trials, units=9)
-    definition = Definition("net", {n: SPACE[n] for n in names}, search, 1, "acc", "max", 0, "", None, False, None, "random", jobs)
+    definition = Definition(
+        "net", {n: SPACE[n] for n in names}, search, 1, "acc", "max", 0, "", None, False, None, "random", jobs
+    )
     found = Trials("acc", "max")
     for n in range(trials):
         config = {
@@ -65,6 +67,7 @@ def test_what_matters_most_is_found_among_trials_that_came_equally_far():
 
 
 def test_of_one_hyperparameter_all_that_matters_is_its():
+    pytest.importorskip("optuna", reason="Optuna is not installed: pip install 'hocket[optuna]'")
     found = importance(study(6, ["rate"]))
     assert found is not None
     assert (found.shares, found.units, found.trials) == ({"rate": 1.0}, 3, 6)
