@@ -57,7 +57,7 @@ def _patterns_problem(patterns: object, counter: str) -> str:
         except (re.error, RecursionError, OverflowError, Warning) as error:
             return _must(field, f"a regular expression ({error})", text)
         if repeats_a_repetition(text):
-            return _must(field, "without a repetition in a repetition, unless it is possessive as in (?:a+b)*+", text)
+            return _must(field, "without a repetition in a repetition, unless it is atomic as in (?>(?:a+b)*)", text)
         if not pattern.groupindex:
             return _must(field, f"a pattern with named groups such as (?P<{counter}>\\d+)", text)
         names_epoch = names_epoch or counter in pattern.groupindex or "step" in pattern.groupindex

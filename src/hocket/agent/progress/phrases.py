@@ -34,20 +34,21 @@ from hocket.agent.progress.reader import Report
 from hocket.agent.progress.stdout import Finder
 from hocket.agent.progress.tables import StepFields, StepTable, step_table, table_header, table_row
 
-# These look at lower case, and never try twice what they took once (`++`, `*+`): no line makes them slow.
+# These look at lower case, and never try twice what they took once (`++`, `*+`, `(?>…)`): no line makes them slow.
+# What may give back a part of what it took is `(?>(?:…)*)`: in `(?:…)*+` Python before 3.11.5 loses its place.
 _COUNTED = (
-    rb"(?<![a-z0-9_.\-]%b)(?:\((?:train|val|test)\))?+['\"]?[\s:=#\[(|\-]{0,6}+['\"]?(\d{1,12}+(?:\.\d{1,12}+)?+)(?!\d|\.\d|\s?%%)"
-    rb"(?:\s?(?:/|of)\s{0,4}+\d{1,12}+)?+"
+    rb"(?<![a-z0-9_.\-]%b)(?>(?:\((?:train|val|test)\))?)['\"]?[\s:=#\[(|\-]{0,6}+['\"]?(\d{1,12}+(?:\.\d{1,12}+)?+)(?!\d|\.\d|\s?%%)"
+    rb"(?>(?:\s?(?:/|of)\s{0,4}+\d{1,12}+)?)"
 )  # behind the word for an epoch
 _COUNTED_FIRST = rb"(?<![a-z0-9_./])(\d{1,9}+)(?:/\d{1,9}+)?+%b(?::|\s(?:results|started)\b)"  # ESPnet: `3epoch:train:`
 _UNNAMED = re.compile(
-    rb"(?:^|\s)train:\s{1,6}+(\d{1,9}+)(?:/\d{1,9}+(?:\s\(\s{0,3}+\d{1,3}+%\))?+)?+\s{1,4}+\[\s{0,9}+\d{1,12}+/\s{0,9}+\d"
+    rb"(?:^|\s)train:\s{1,6}+(\d{1,9}+)(?>(?:/\d{1,9}+(?:\s\(\s{0,3}+\d{1,3}+%\))?)?)\s{1,4}+\[\s{0,9}+\d{1,12}+/\s{0,9}+\d"
     rb"|^[\s\r]{0,4}+\[(\d{1,9}+),\s{1,6}+\d{1,12}+\]\s{1,4}+[a-z]"
 )  # an epoch without the word: timm's `Train: 3 [ 100/1251 (  8%)]`, PyTorch's tutorial `[1,  2000] loss: 2.1`
 _STEP = re.compile(
-    rb"(?<![a-z0-9_./?&\-])(?:(?:global|training|train)[_ ])?+"
+    rb"(?<![a-z0-9_./?&\-])(?>(?:(?:global|training|train)[_ ])?)"
     rb"(?:iteration|iter|step|update|timestep|round|minibatch|batch_idx|batch|it)s?+"
-    rb"(?:\((?:train|val|test)\))?+['\"]?[\s:=#\[(|\-]{0,12}+['\"]?(\d{1,12}+)(?!\.\d|[a-z_%]|:\d|-\d|\s%)"
+    rb"(?>(?:\((?:train|val|test)\))?)['\"]?[\s:=#\[(|\-]{0,12}+['\"]?(\d{1,12}+)(?!\.\d|[a-z_%]|:\d|-\d|\s%)"
 )
 _BRACKETED = re.compile(rb"(?:^|\])[\s\r]{0,4}+\[(\d{1,12}+)\]\s")  # XGBoost, LightGBM, CLU
 _CATBOOST = re.compile(rb"[\s\r]{0,4}+(\d{1,12}+):\t(?=learn:|test)")
@@ -71,12 +72,12 @@ _PHASE = re.compile(
 _PHASE_MARK = re.compile(rb"(?:\[|\| )(train|valid)(?:\]| \|| on ')")  # ESPnet and fairseq
 _PAIR = re.compile(
     rb"(?<![a-z0-9_@./\\\-])("
-    rb"(?:(?:train(?:ing)?|valid(?:ation)?|val|test|eval(?:uation)?|dev|average|avg|mean|best|running|total|lm|top-?\d)"
-    rb"[ _\-](?=[a-z_]))*+"
+    rb"(?>(?:(?:train(?:ing)?|valid(?:ation)?|val|test|eval(?:uation)?|dev|average|avg|mean|best|running|total|lm|top-?\d)"
+    rb"[ _\-](?=[a-z_]))*)"
     rb"[a-z_][a-z0-9_@./\-]*+)['\")\]]{0,2}+"  # 1: its name
     rb"(\s{0,3}+(?:[:=]|[\-=]>)\s{0,4}+|\s{1,4}+)"  # 2: what stands between
-    rb"['\"]?+(?:tensor\(|np\.float(?:16|32|64)\()?+"
-    rb"([-+]?(?:\d{1,40}+(?:\.\d*+)?+|\.\d++)(?:e[-+]?\d{1,4}+)?+|[-+]?inf(?:inity)?+|nan)"  # 3: its value
+    rb"['\"]?+(?>(?:tensor\(|np\.float(?:16|32|64)\()?)"
+    rb"([-+]?(?:\d{1,40}+(?:\.\d*+)?+|\.\d++)(?>(?:e[-+]?\d{1,4}+)?)|[-+]?inf(?:inity)?+|nan)"  # 3: its value
     rb"(?![a-z0-9_]|\.\d|:\d|-\d)"  # no unit, version, time or range
     rb"(?:\s?(%)|\s?/\s?(\d{1,12}+)(?![.\d])|\s{1,2}\(\s{0,4}+(\d{1,12}+\.\d{1,12}+)\s?\))?"
 )  # 4: of a hundred; 5: of so many; 6: its mean so far

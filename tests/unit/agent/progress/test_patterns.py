@@ -79,7 +79,7 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
     ),
     (
         {"patterns": ["(?P<epoch>a+)+b"]},
-        "progress.patterns[0] must be without a repetition in a repetition, unless it is possessive as in (?:a+b)*+, "
+        "progress.patterns[0] must be without a repetition in a repetition, unless it is atomic as in (?>(?:a+b)*), "
         "not '(?P<epoch>a+)+b'",
     ),
 )
