@@ -42,8 +42,8 @@ setup: $(USERS) ## create .venv with .venv/bin/hocket
 demo: $(USERS) ## run real jobs on four virtual devices; a table, and plots in demo-out/
 	$(BIN)/hocket demo
 
-# Three workers more than there are cores: many tests wait for processes of their own. Idle workers take tests from others.
-PYTEST = $(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 3)') --dist worksteal
+# Two workers more than there are cores: many tests wait for processes of their own. Idle workers take tests from others.
+PYTEST = $(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 2)') --dist worksteal
 test: $(STAMP) ## run every test but the long ones and most of those on Ray
 	$(PYTEST) -m 'not long and not ray'
 
