@@ -10,7 +10,7 @@ from pathlib import Path
 def tree(path: Path) -> ast.Module:
     """A file as a syntax tree. Nothing in it is garbage, and to look for some would take longer than to read it.
 
-    Nor does anyone look there later: all trees together are most of what a process of tests has.
+    Trees are not searched later either: all of them together are most of what a process of tests has.
     """
     _forget_garbage()
     gc.disable()

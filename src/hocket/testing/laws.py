@@ -83,8 +83,8 @@ def hold_in_a_run(
 ) -> Ran:
     """Every law of a whole run, with perfect beliefs and with none, and with a clock that is always late.
 
-    `besides`: who tries it on many workloads may have some of those runs alone that come after the first two, and
-    others for the next workload. "learned": nothing is known beforehand; "late": the clock is late.
+    `besides`: which runs follow the two with perfect beliefs. "learned": nothing is known beforehand; "late": the clock
+    is late. Over many workloads they may take turns.
     """
     lazy: Ran = _keep(bound, None, every_job_ends, bound, workload, nodes, seed)
     _keep(bound, None, waking_makes_no_difference, bound, workload, nodes, lazy, seed)

@@ -30,7 +30,7 @@ def with_values(snapshot: Snapshot, bound: BoundPolicy, fields: Sequence[str], d
     for view in snapshot.jobs.values():
         values = {field: dice.choice(VALUES[field]) for field in fields}
         changed = replace(view, job=replace(view.job, **values))
-        force_setattr(changed, "rank", bound.order(changed, snapshot.now_s))  # No one has seen it yet.
+        force_setattr(changed, "rank", bound.order(changed, snapshot.now_s))  # A copy that is not shared yet.
         views.append(changed)
     waiting, placed = queues_of(views)
     return replace(snapshot, jobs=versioned((v.job.id, v) for v in views), waiting=waiting, placed=placed)

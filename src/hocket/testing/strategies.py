@@ -71,7 +71,7 @@ _happenings = st.sampled_from(
 
 @lru_cache(maxsize=None, typed=True)
 def _one_of(*values: Any) -> st.SearchStrategy[Any]:
-    """One of these `values`. Kept, for to make a strategy takes longer than to draw from it."""
+    """One of these `values`. Strategies are kept: to make one takes longer than to draw from it."""
     return st.sampled_from(values)
 
 

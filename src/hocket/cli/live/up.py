@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -260,16 +259,12 @@ def up(
     log_options = ["--log-level", log_level, *(["--log-json"] if log_json else [])]
     options = [*settings.agent_options, *log_options]
     set_up_logging(log_level, log_json, place.log)
-    gc.disable()  # Nothing of what is imported is garbage.
-    try:
-        from hocket.control.journal.archive import archive_folder
-        from hocket.executors.agents.executor import agents
-        from hocket.executors.agents.standby_runs import ResizeBy
-        from hocket.service.standby import StandbyOptions
-        from hocket.service.steady_clock import SteadyClock
-        from hocket.service.up import Up
-    finally:
-        gc.enable()
+    from hocket.control.journal.archive import archive_folder
+    from hocket.executors.agents.executor import agents
+    from hocket.executors.agents.standby_runs import ResizeBy
+    from hocket.service.standby import StandbyOptions
+    from hocket.service.steady_clock import SteadyClock
+    from hocket.service.up import Up
 
     os.umask(0o077)  # What jobs have in their environment is in the journal.
     with refusing(), ExitStack() as undo:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from zlib import crc32
 
 import msgspec
@@ -22,12 +21,8 @@ CHECKSUMS = 2  # the first format with checksums; a controller appends only to t
 
 # Not JSON, which has no NaN (a diverging job reports it). Maps keep their order, in which a plan is adopted.
 ENCODER = msgspec.msgpack.Encoder()  # What it cannot encode cannot be stored.
-
-
-@cache
-def _decoder() -> msgspec.msgpack.Decoder[Cycle]:
-    """Made when the first cycle is read: a journal that has just begun has none, and it takes as long as an import."""
-    return msgspec.msgpack.Decoder(Cycle)
+_DECODER = msgspec.msgpack.Decoder(Cycle)
+_BEGINNING = msgspec.msgpack.Decoder(Beginning)
 
 
 def checksum(number: int, value: bytes) -> int:
@@ -56,7 +51,7 @@ def decoded_cycle(name: str, number: int, value: bytes, check: int | None) -> Cy
     try:
         if check is not None and checksum(number, value) != check:
             raise JournalError(f"journal '{name}', cycle {number}: it is damaged: its checksum is wrong")
-        return _decoder().decode(value)
+        return _DECODER.decode(value)
     except (TypeError, msgspec.MsgspecError) as error:
         raise JournalError(f"journal '{name}', cycle {number}: {one_line(error)}") from error
 
@@ -139,7 +134,7 @@ class StoredJournal(ABC):
         try:
             if checksum(number, value) != check:
                 raise JournalError(f"journal '{self.name}': its beginning, after cycle {number}, is damaged")
-            return msgspec.msgpack.decode(value, type=Beginning)
+            return _BEGINNING.decode(value)
         except msgspec.MsgspecError as error:
             raise JournalError(f"journal '{self.name}': its beginning cannot be read: {one_line(error)}") from error
 
