@@ -292,7 +292,8 @@ def decisions(jobs: int = 1000, times: int = 20) -> list[Decision]:
             placed = [entry[-1] for entry in harness.snapshot.placed]
             job_id = placed[n % len(placed)]
             epoch = harness.snapshot.jobs[job_id].epoch + 1
-            harness.tell(EpochEnded(60.0 + n, job_id, epoch, {"acc": 0.4, "fraction": 0.1 + 0.001 * n}))
+            acc = (0.1, 0.25, 0.4)[epoch % 3]  # neither good enough for a goal nor the same again
+            harness.tell(EpochEnded(60.0 + n, job_id, epoch, {"acc": acc, "fraction": 0.1 + 0.001 * n}))
             harness.settle()
         assert len(harness.snapshot.jobs) == jobs
         median_ms = sorted(took)[len(took) // 2]
