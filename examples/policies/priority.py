@@ -4,7 +4,6 @@ Try it with `HOCKET_POLICIES=examples/policies hocket compare demo fifo priority
 """
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Annotated
 
 from msgspec import Meta
@@ -28,8 +27,7 @@ def decide(snapshot: Snapshot, params: Priority) -> Plan:
     draft = Draft(snapshot)
     waits = False
     # Jobs over their owner's quota may displace that owner's own; displaced jobs come again and may fit elsewhere.
-    waiting = chain(draft.candidates(), draft.waiting_over_quota())
-    for view in draft.with_displaced(waiting, lambda v: v.rank):
+    for view in draft.with_displaced(draft.candidates(over_quota=True), lambda v: v.rank):
         started = draft.start(view, "starts: no job of a higher priority needs its place")
         if not started:
             paused = f"paused: '{view.id}' has a higher priority"

@@ -45,7 +45,7 @@ def decide(snapshot: Snapshot, params: BorgFair) -> Plan:
     at least its smallest size; it is never resized.
     """
     draft = Draft(snapshot)
-    lanes = Lanes(draft)
+    lanes = Lanes(draft, over_quota=params.preempt)
     jobs_of = {owner: (snapshot.usage.get(owner) or NO_USE).jobs for owner in lanes.owners()}
     share = cache(lambda: _share(snapshot))  # Not before it is needed: most jobs are of one size.
 
@@ -62,8 +62,6 @@ def decide(snapshot: Snapshot, params: BorgFair) -> Plan:
         return started
 
     waits = serve(lanes, turn, give)
-    for view in draft.waiting_over_quota() if params.preempt else ():
-        _displace(draft, view)
     if waits or draft.paused:
         draft.reasons["*"] = "waits: those that run have its priority or more, or it does not fit"
     at_s = snapshot.now_s if draft.paused else None  # Paused and waiting jobs may fit into what is left over.

@@ -1,6 +1,5 @@
 """Earliest deadline first."""
 
-from itertools import chain
 from math import inf
 from typing import Annotated
 
@@ -53,7 +52,7 @@ def decide(snapshot: Snapshot, params: Edf) -> Plan:
     """
     draft = Draft(snapshot)
     waiting = False
-    for view in draft.with_displaced(chain(draft.candidates(), draft.waiting_over_quota()), lambda v: v.rank):
+    for view in draft.with_displaced(draft.candidates(over_quota=True), lambda v: v.rank):
         why = "goes on in what is left" if view.partitions else "starts: no earlier deadline needs its place"
         if draft.start(view, why) or (params.lend and _start_in_lent(draft, view, why)):
             continue

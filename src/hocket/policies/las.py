@@ -90,7 +90,10 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
     lowest = last[0][:2] if last is not None else _FIRST  # the lowest class of placed jobs
     lent = sum(lent_to(draft, view) for view in elastic_jobs(draft)) if draft.has_elastic and params.lend else 0
     try_all = lent > 0 or _may_fit_now(draft)
-    waiting = draft.candidates(draft.free_gpus + lent, lowest) if try_all else draft.waiting_among(snapshot.arrived)
+    if try_all:
+        waiting = draft.candidates(draft.free_gpus + lent, lowest, over_quota=True)
+    else:
+        waiting = draft.waiting_among(snapshot.arrived, over_quota=True)
     preempted = False
     for view in waiting:  # from the highest class to the lowest
         if preempted and _class(view) >= lowest:
@@ -101,9 +104,6 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
             preempted = True
         else:
             draft.pass_over(view)
-    for view in draft.waiting_over_quota():
-        if _class(view) < lowest and _preempt(draft, view, params):
-            preempted = True
     if preempted and not draft.is_full:
         for view in draft.with_displaced(draft.candidates(draft.free_gpus), lambda v: v.rank):
             if not draft.size_of(view) and not _start(draft, view, params):

@@ -1,7 +1,6 @@
 """Shortest remaining time first."""
 
 from collections.abc import Iterator
-from itertools import chain
 from math import inf
 from typing import Annotated
 
@@ -78,7 +77,7 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     def stands_s(view: JobView) -> float:
         return slower_s.get(view.job.id) or _needs_s(view, now_s)
 
-    line = chain(draft.candidates(), draft.waiting_over_quota())
+    line = draft.candidates(over_quota=True)
     for view in draft.with_displaced(line, lambda v: (_priority(v, params), stands_s(v))):
         why = "starts: shortest remaining time first" if not view.partitions else "goes on in what is left"
         before = draft.saved() if depends_on_place(view) else None

@@ -119,16 +119,33 @@ class Draft:
         """True only if no waiting job can fit: no GPU is free, and each waits for GPUs and nothing else."""
         return not self.free_gpus and set(map(type, self.snapshot.waiting.buckets())) == {int}
 
-    def candidates(self, largest: float = inf, unless_before: tuple[Any, ...] = ()) -> Iterator[JobView]:
+    def candidates(
+        self, largest: float = inf, unless_before: tuple[Any, ...] = (), *, over_quota: bool = False
+    ) -> Iterator[JobView]:
         """Waiting jobs in the policy's order. Once a job did not fit, others of its shape are passed over.
 
         So are shapes of more GPUs than `largest`, unless the first job of one has a rank before `unless_before`.
+        With `over_quota`, jobs whose owner's quota is used up come in their places too: they may displace jobs of the
+        same owner. When one is not started before the next is asked for, others of its owner and shape do not come.
         """
-        jobs, limited = self.snapshot.jobs.data(), self.has_quotas
-        for entry in self.snapshot.waiting.skipping(self._no_room, largest, unless_before):
-            view = jobs[entry[-1]]
-            if not (limited or view.verdict or view.job.tasks is not None) or self.admits(view):
+        jobs = self.snapshot.jobs.data()
+        views = (jobs[entry[-1]] for entry in self.snapshot.waiting.skipping(self._no_room, largest, unless_before))
+        if self.has_quotas:
+            return self._admitted(views, over_quota)
+        return (view for view in views if not view.verdict and view.job.tasks is None)
+
+    def _admitted(self, views: Iterable[JobView], over_quota: bool) -> Iterator[JobView]:
+        """Lazily: the jobs before a view count against quotas."""
+        closed: set[tuple[str, Shape]] = set()
+        for view in views:
+            if self.admits(view):
                 yield view
+            elif over_quota and self.is_over_quota(view):
+                key = view.job.owner, shape_of(view.job)
+                if key not in closed:
+                    yield view
+                    if not self.size_of(view):
+                        closed.add(key)
 
     def admits(self, view: JobView) -> bool:
         """May this waiting job be placed at all, as the draft stands?"""
@@ -140,6 +157,10 @@ class Draft:
                 self._over_quota[view.job.id] = view
             return False
         return True
+
+    def is_over_quota(self, view: JobView) -> bool:
+        """Was this waiting job passed over for its owner's quota?"""
+        return view.job.id in self._over_quota
 
     def waiting_over_quota(self) -> Iterator[JobView]:
         """Waiting jobs that were passed over for their owner's quota: they may displace jobs of the same owner.
@@ -155,13 +176,13 @@ class Draft:
             if not self.size_of(view):
                 closed.add(key)
 
-    def waiting_among(self, jobs: Iterable[str]) -> Iterator[JobView]:
-        """Of these jobs, those that wait and may be placed, in the policy's order."""
+    def waiting_among(self, jobs: Iterable[str], *, over_quota: bool = False) -> Iterator[JobView]:
+        """Of these jobs, those that wait and may be placed, in the policy's order; `over_quota` as for `candidates`."""
         known = self.snapshot.jobs.data()
         views = [v for j in jobs if (v := known.get(j)) is not None and not v.partitions]
-        if len(views) > 1:  # Lazily: the jobs before it count against quotas.
-            return filter(self.admits, sorted(views, key=lambda v: (v.rank, v.number)))
-        return iter(views if views and self.admits(views[0]) else ())
+        if len(views) > 1:
+            views.sort(key=lambda v: (v.rank, v.number))
+        return self._admitted(views, over_quota)
 
     def with_displaced(
         self, waiting: Iterator[JobView], rank: Callable[[JobView], tuple[Any, ...]]
@@ -196,8 +217,12 @@ class Draft:
         self._to_requeue.append(view)
 
     def pass_over(self, view: JobView) -> None:
-        """Leave the job waiting: `candidates` yields no more of its shape until a job is paused or resized."""
-        self._no_room.add(shape_of(view.job))
+        """Leave the job waiting: `candidates` yields no more of its shape until a job is paused or resized.
+
+        One that is over its owner's quota says nothing about others of its shape.
+        """
+        if not self.is_over_quota(view):
+            self._no_room.add(shape_of(view.job))
 
     def is_passed_over(self, view: JobView) -> bool:
         """Did another job of its shape not fit?"""

@@ -74,10 +74,13 @@ class Shares:
 
 
 class Lanes:
-    """Waiting jobs by owner and shape, without a look at more than the first of each."""
+    """Waiting jobs by owner and shape, without a look at more than the first of each.
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
+    With `over_quota`, jobs whose owner's quota is used up come too: they may displace jobs of the same owner.
+    """
+
+    def __init__(self, draft: Draft, *, over_quota: bool = False) -> None:
+        self._draft, self._over_quota = draft, over_quota
         self._lanes: dict[str, list[list[Any]]] = {}  # owner → [shape, entries, at, end]
         for shape, entries in draft.snapshot.waiting.buckets().items():
             at, last = 0, len(entries)
@@ -102,7 +105,7 @@ class Lanes:
             view = self._draft.snapshot.jobs[lane[1][lane[2]][-1]]
             if view.verdict:
                 self.advance(owner)
-            elif self._draft.admits(view):
+            elif self._draft.admits(view) or (self._over_quota and self._draft.is_over_quota(view)):
                 return view
             else:
                 del lanes[0]  # Others of its shape are turned down alike.
