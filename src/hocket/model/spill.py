@@ -32,15 +32,18 @@ def first_alpha(input_mib: float, model_mib: float, capacity_mib: float) -> floa
     return min(1.0, max(0.0, beyond_mib / input_mib)) if input_mib > 0 else 0.0
 
 
-def climb(at: Climb, round_s: float) -> Climb:
-    """The next α after a round: continue if it was shorter than before, else go back, and the other way by half."""
+def climb(at: Climb, round_s: float, least: float = 0.0) -> Climb:
+    """The next α after a round: continue if it was shorter than before, else go back, and the other way by half.
+
+    With less than `least` on disk, memory does not suffice.
+    """
     if at.best_s is None or round_s < at.best_s:
         best_alpha, best_s, step = at.alpha, round_s, at.step
     else:
         best_alpha, best_s, step = at.best_alpha, at.best_s, -at.step / 2
     wanted = best_alpha + step
-    if not 0.0 <= wanted <= 1.0:  # It is at the end of the range: the other way.
-        wanted, step = min(1.0, max(0.0, wanted)), -step / 2
+    if not least <= wanted <= 1.0:  # It is at the end of the range: the other way.
+        wanted, step = min(1.0, max(least, wanted)), -step / 2
         if wanted == best_alpha:
-            wanted = min(1.0, max(0.0, best_alpha + step))
+            wanted = min(1.0, max(least, best_alpha + step))
     return Climb(wanted, step, best_alpha, best_s)

@@ -137,11 +137,11 @@ class BlockStore:
         if not 0.0 <= alpha <= 1.0:
             raise ValueError(f"the share on disk must be from 0 to 1, not {alpha:g}")
         self._wanted = alpha
-        staying = self._staying()
+        staying = self._staying(alpha)
         for i, stored in enumerate(self._blocks):
             if i not in staying and stored.block is not None:
                 self._io.submit(self._spill, stored).result()
-        return 1.0 - sum(self._blocks[i].size for i in staying) / self._total if self._total else 0.0
+        return self._share_without(staying)
 
     def round_took(self, round_s: float) -> float:
         """After each round, how long it took: α takes its next step by hill climbing; gives the new share.
@@ -155,10 +155,11 @@ class BlockStore:
         if self._climb is None:
             self._climb = Climb(self.share_on_disk, best_alpha=self.share_on_disk)
         if not self._climb.done:
-            self._climb = climb(self._climb, self._judged(self._climb, round_s))
+            least = self._share_without(self._staying(0.0))
+            self._climb = climb(self._climb, self._judged(self._climb, round_s), least)
             # The last step may have been one too far.
             share = self.set_share_on_disk(self._climb.best_alpha if self._climb.done else self._climb.alpha)
-            self._climb = replace(self._climb, alpha=share)  # It may be larger, for want of memory.
+            self._climb = replace(self._climb, alpha=share)  # It may be another, as blocks are whole.
             self._comes_back = share < self.share_on_disk
             return share
         assert self._climb.best_s is not None
@@ -177,10 +178,14 @@ class BlockStore:
             return round_s
         return at.best_s * (_ALIKE if at.alpha > at.best_alpha else 1 / _ALIKE)
 
-    def _staying(self) -> set[int]:
+    def _share_without(self, staying: set[int]) -> float:
+        """α, if these blocks are in memory."""
+        return 1.0 - sum(self._blocks[i].size for i in staying) / self._total if self._total else 0.0
+
+    def _staying(self, alpha: float) -> set[int]:
         """The blocks that are to be in memory. A small change of α moves few of them, and those on disk are spread
         evenly, so that there is time to read each while others are computed on."""
-        on_disk, wanted, room = 0, self._wanted * self._total, self._room()
+        on_disk, wanted, room = 0, alpha * self._total, self._room()
         staying = set(range(len(self._blocks)))
         for i in _spread(len(self._blocks)):
             size = self._blocks[i].size
@@ -207,7 +212,7 @@ class BlockStore:
         if self._is_begun or self._order != list(order):
             self.expect(order)
         self._is_begun = True
-        self._staying_now = self._staying()
+        self._staying_now = self._staying(self._wanted)
 
     def begin(self, place: int) -> DataBlock:
         """The block at a place of the order, when it is there. Its data is not to be changed, its state may be.

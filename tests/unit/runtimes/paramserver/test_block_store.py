@@ -242,6 +242,19 @@ def test_rounds_that_take_about_as_long_do_not_move_blocks_to_disk(tmp_path):
         assert store.share_on_disk <= 0.3
 
 
+def test_a_share_that_memory_sets_stays_where_rounds_take_a_little_longer(tmp_path):
+    with BlockStore(blocks(50), 28 * SIZE, str(tmp_path)) as store:
+        least = store.share_on_disk
+        assert 0.4 < least < 0.6
+        shares = []
+        for round_s in [1.0] * 10 + [1.15] * 10:  # less than it takes to look for another share
+            assert len(list(store)) == 50
+            store.round_took(round_s)
+            shares.append(store.share_on_disk)
+        assert set(shares[:10]) != {least}, "it looked for another"
+        assert set(shares[10:]) == {least}
+
+
 def test_results_that_lie_in_a_block_on_disk_are_copied(tmp_path):
     with BlockStore(blocks(4), 1000 * SIZE, str(tmp_path)) as store:
         store.set_share_on_disk(1.0)
