@@ -69,9 +69,10 @@ class TensorBoard(Reader):
     def _look_for_files(self, passing: bool) -> None:
         """Take up files that were not there before, and pass over what they hold already."""
         for folder in self._folders:
-            for entry, part in _event_files(folder):
-                if entry.path not in self._runs:
-                    self._runs[entry.path] = _Run(entry.path, part, entry.stat().st_size if passing else 0)
+            new = [(entry, part) for entry, part in _event_files(folder) if entry.path not in self._runs]
+            # By name: of steps at the same time those of the first file go first, however the file system lists them.
+            for entry, part in sorted(new, key=lambda found: found[0].path):
+                self._runs[entry.path] = _Run(entry.path, part, entry.stat().st_size if passing else 0)
 
 
 class _Run:
