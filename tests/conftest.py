@@ -16,7 +16,8 @@ from tests.roaming import ROAMS
 
 from hocket.testing.postgresql import NoPostgresql, PostgresServer
 
-_WAITING = {"live", "ray", "agent", "service", "executors", "examples"}  # folders of tests that mostly wait
+# Folders of tests that mostly wait, those of the longest first.
+_WAITING = ("ray", "live", "examples", "executors", "service", "agent")
 _FILES_MIB = 4096  # free in memory, so that the tests' files are kept there
 
 # Tests run beside each other, and what they compute is small: more threads would only wait for each other.
@@ -45,23 +46,33 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let half of pytest's workers begin with the tests that mostly wait, while the others compute.
+    """Let as many of pytest's workers as there are cores begin with tests that compute, and the others with those that
+    mostly wait.
 
     Each worker begins with its part of the list, and takes tests from the end of another's when it has none left.
     """
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    waiting, computing = list[pytest.Item](), list[pytest.Item]()
+    computing, waiting = list[pytest.Item](), dict[Path, list[pytest.Item]]()
     for item in items:
-        is_waiting = _WAITING.intersection(item.path.relative_to(config.rootpath).parts)
-        (waiting if is_waiting else computing).append(item)
-    first, size = max(1, workers // 2), len(items) // workers
-    parts = [waiting[len(waiting) * n // first : len(waiting) * (n + 1) // first] for n in range(first)]
-    ordered, begin = [], 0
-    for part in parts:
+        if _waits(item, config) is None:
+            computing.append(item)
+        else:
+            waiting.setdefault(item.path, []).append(item)
+    modules = sorted(waiting.values(), key=lambda module: _waits(module[0], config) or 0)
+    first, size = max(1, workers - (os.cpu_count() or 1)), len(items) // workers
+    ordered, begin = list[pytest.Item](), 0
+    for n in range(first):
+        part = [item for module in modules[n::first] for item in module]
         end = begin + max(0, size - len(part))
         ordered += [*part, *computing[begin:end]]
         begin = end
     items[:] = [*ordered, *computing[begin:]]
+
+
+def _waits(item: pytest.Item, config: pytest.Config) -> int | None:
+    """How soon a test begins that mostly waits; None for one that computes."""
+    parts = item.path.relative_to(config.rootpath).parts
+    return next((n for n, folder in enumerate(_WAITING) if folder in parts), None)
 
 
 def pytest_collection_finish() -> None:
