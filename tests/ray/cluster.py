@@ -1,15 +1,11 @@
-"""A real Ray cluster on this machine, one raylet for each node, with GPUs that are only counted; and its guests."""
+"""A real Ray cluster on this machine, one raylet for each node, with GPUs that are only counted."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import ray
 from ray.cluster_utils import Cluster as Raylets
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
-from tests.live.controller import LiveController, awaited
 
 _SMALL: dict[str, Any] = {"object_store_memory": 80 << 20, "include_dashboard": False}
 # So that a lost node is seen in seconds; a machine that stands still for a while loses none.
@@ -66,42 +62,3 @@ class RayCluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         ray.shutdown()
         self._raylets.shutdown()
-
-
-@contextmanager
-def guest(cluster: RayCluster, root: Path, *options: str) -> Iterator[LiveController]:
-    """A controller on a cluster, with checkpoints that all nodes share; whatever happens, nothing of it is left."""
-    folders = ("--ray-state", str(root / "nodes"), "--ray-checkpoints", str(root / "checkpoints"))
-    with LiveController(root, "--policy", "fifo", "--ray", cluster.address, *folders, *options) as controller:
-        try:
-            controller.begin()
-            yield controller
-        finally:
-            controller.kill()
-            cluster.clear()
-
-
-def up_nodes(controller: LiveController) -> set[str]:
-    """The nodes that are connected."""
-    return {row["id"] for row in controller.call("GET", "/v1/nodes")["nodes"] if row["up"]}
-
-
-def submit(controller: LiveController, name: str, epochs: int, epoch_s: float) -> None:
-    """A job that runs so long, and saves after each epoch."""
-    program = Path(__file__).parents[1] / "live" / "paced_job.py"
-    code = 'exec python3 "$0" "$HOCKET_CHECKPOINT_DIR/done" "$@"'
-    command = ["sh", "-c", code, str(program), str(epochs), str(epoch_s), "--saves", str(controller.root)]
-    (said,) = controller.call("POST", "/v1/jobs", {"jobs": [{"id": name, "command": command, "cwd": "/"}]})["jobs"]
-    assert not said["refused"], said
-
-
-def node_of(controller: LiveController, job: str) -> str:
-    """The node that a job runs on; empty if it does not."""
-    row = controller.jobs()[job]
-    attempts = controller.call("GET", f"/v1/jobs/{job}")["attempt_list"]
-    return attempts[-1]["nodes"][0] if row["state"] == "running" and attempts else ""
-
-
-def await_running(controller: LiveController, *jobs: str) -> None:
-    """Wait until all of them run."""
-    awaited(lambda: all(node_of(controller, job) for job in jobs), f"{', '.join(jobs)} run")

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from tests.ray.cluster import RayCluster
+
+
+@pytest.fixture(scope="session", autouse=True)
+def has_ray() -> None:
+    """Ray is imported within functions only: whoever collects the tests would load it, and that takes a second."""
+    if find_spec("ray") is None:
+        pytest.skip("Ray is not installed: `make test` installs it")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,7 +31,7 @@ def without_tokens() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[RayCluster]:
     """A head without cores, and the nodes n1, n2 and n3."""
-    from tests.ray.cluster import RayCluster  # Not above: where Ray is not installed, the tests' module says so.
+    from tests.ray.cluster import RayCluster
 
     with RayCluster() as found:
         for name in ("n1", "n2", "n3"):

@@ -1,10 +1,12 @@
 """One scenario with a lost node, simulated, on plain agents and on Ray: the same happens to every job."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.live.agent import LiveAgent
@@ -13,13 +15,13 @@ from tests.live.agreement_scenarios import Loss, Scenario, arrivals, play
 from tests.live.controller import LiveController, awaited
 from tests.live.processes import below, end_all
 from tests.live.pulse import BUSY_S, Pulse
-
-pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
-
-from tests.ray.cluster import RayCluster, guest, up_nodes
+from tests.ray.guests import guest, up_nodes
 
 from hocket.control.journal import open_to_read
 from hocket.control.ports import Header
+
+if TYPE_CHECKING:
+    from tests.ray.cluster import RayCluster
 
 NODES = ("n1", "n2", "n3", "spot")  # of one GPU each
 _ATTEMPTS = 3

@@ -15,10 +15,6 @@ import pytest
 from tests.live.controller import LiveController, awaited
 from tests.live.processes import below, end_all
 
-pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
-
-from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
-
 _NODES = {
     "ray.head.default": {"resources": {"CPU": 1}, "node_config": {}, "max_workers": 0},
     "gpu": {"resources": {"CPU": 2, "GPU": 2}, "node_config": {}, "min_workers": 0, "max_workers": 2},
@@ -33,6 +29,8 @@ class Autoscaled(NamedTuple):
 @pytest.fixture
 def autoscaled() -> Iterator[Autoscaled]:
     """The address of a head without GPUs, whose autoscaler may add two nodes of two each."""
+    from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
+
     folder = Path(tempfile.mkdtemp(prefix="hocket-as-", dir="/tmp"))  # Paths of sockets in it must be short.
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

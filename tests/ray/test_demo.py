@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from tests.live.processes import below, end_all
 
-pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
-
 TO_THE_END = {"large": "24", "small": "10", "unlucky": "24", "late": "8"}  # epochs of the jobs that stop at no goal
 
 

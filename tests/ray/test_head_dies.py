@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 from tests.live.controller import LiveController, awaited
 from tests.live.processes import below, end_all
-
-pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
-
-from tests.ray.cluster import await_running, submit, up_nodes
+from tests.ray.guests import await_running, submit, up_nodes
 
 
 class Head:

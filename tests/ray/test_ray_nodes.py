@@ -1,16 +1,19 @@
 """A controller on a real Ray cluster: its nodes run jobs, whatever is killed, and get back what they had lent."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.live.controller import LiveController, awaited
 from tests.live.processes import Found, below
 from tests.whole_lines import whole_lines
 
-pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
+if TYPE_CHECKING:
+    from tests.ray.cluster import RayCluster
 
-import ray
-from tests.ray.cluster import RayCluster, await_running, guest, node_of, submit, up_nodes
+from tests.ray.guests import await_running, guest, node_of, submit, up_nodes
 
 
 def of_kind(root: Path, kind: str, word: str = "") -> list[Found]:
@@ -22,6 +25,8 @@ def of_kind(root: Path, kind: str, word: str = "") -> list[Found]:
 def test_jobs_run_on_all_nodes_which_no_other_user_of_ray_gets_until_the_controller_is_down(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
+    import ray
+
     with guest(cluster, tmp_path) as controller:
         awaited(lambda: up_nodes(controller) == {"n1", "n2", "n3"}, "all nodes with a core are lent")
         rows = controller.call("GET", "/v1/nodes")["nodes"]

@@ -4,10 +4,7 @@ import os
 import subprocess
 import sys
 
-import pytest
 from tests.live.controller import running
-
-pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
 
 PROGRAM = """
 import os

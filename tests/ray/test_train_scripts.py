@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 from tests.live.controller import LiveController, awaited, running
 
-ray_train = pytest.importorskip("ray.train", reason="Ray Train is not installed: `make test-ray` installs it")
-pytest.importorskip("torch", reason="PyTorch is not installed")
-
 ROOT = Path(__file__).parents[2]
 OURS = ROOT / "examples" / "ray_train.py"  # It resumes from what it reported.
-RAYS_OWN = Path(ray_train.__file__).parent / "examples" / "pytorch" / "torch_linear_example.py"  # It begins anew.
+RAYS_OWN = Path("examples", "pytorch", "torch_linear_example.py")  # In ray.train; it begins anew.
 _REPORT = re.compile(r"report (\d+) of (\d) processes")
 
 
@@ -34,6 +31,9 @@ def reports(controller: LiveController, job: str) -> list[tuple[int, int]]:
     [("ours", OURS, ("--epochs", "1000", "--pace", "0.2"), True), ("rays", RAYS_OWN, ("--epochs", "5000"), False)],
 )
 def test_a_script_of_ray_train_is_shrunk_and_grown_on_the_way(controller, job, script, options, resumes):
+    ray_train = pytest.importorskip("ray.train", reason="Ray Train is not installed: `make test-ray` installs it")
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    script = Path(ray_train.__file__).parent / script
     command = [sys.executable, "-m", "torch.distributed.run", "-m", "hocket.ray.train", str(script), *options]
     spec = {"id": job, "command": command, "sizes": [1, 2], "cwd": str(ROOT), "env": {"OMP_NUM_THREADS": "1"}}
     controller.call("POST", "/v1/jobs", {"jobs": [spec]})

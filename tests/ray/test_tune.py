@@ -12,14 +12,6 @@ from tests.children import child
 from tests.live.controller import LiveController, awaited, running
 from tests.whole_lines import whole_lines
 
-pytest.importorskip("ray.tune", reason="Ray Tune is not installed: `make test-ray` installs it", exc_type=ImportError)
-
-import ray.train._internal.session as session
-from ray import tune
-
-from hocket.ray.trial_session import run_trial
-from hocket.ray.tune import new_reports
-
 PROGRAM = """
 import json
 import sys
@@ -62,6 +54,13 @@ tuned(trainable(train, name="endless", gpus=1), rate=tune.grid_search([2, 3]), e
 """
 
 
+@pytest.fixture(autouse=True)
+def tune() -> Any:
+    return pytest.importorskip(
+        "ray.tune", reason="Ray Tune is not installed: `make test-ray` installs it", exc_type=ImportError
+    )
+
+
 @pytest.mark.ray
 def test_trials_of_ray_tune_are_jobs_which_are_stopped_when_tune_ends_them_or_is_killed(tmp_path):
     with running(tmp_path / "root", "--gpus", "2", "--policy", "fifo") as controller:
@@ -98,6 +97,8 @@ def states(controller: LiveController, study: str) -> list[str]:
 
 
 def test_reports_that_a_resumed_job_makes_again_are_passed_on_once() -> None:
+    from hocket.ray.tune import new_reports
+
     def said(*epochs: int) -> list[dict[str, Any]]:
         return [{"epoch": epoch, "step": 0, "metrics": {"loss": 1.0 / epoch, "gone": None}} for epoch in epochs]
 
@@ -108,7 +109,13 @@ def test_reports_that_a_resumed_job_makes_again_are_passed_on_once() -> None:
     assert new_reports(said(3, 4), last) == ((4.0, 0.0), [])
 
 
-def test_a_function_finds_the_checkpoint_that_it_reported_before_it_was_paused(tmp_path, monkeypatch, capsys) -> None:
+def test_a_function_finds_the_checkpoint_that_it_reported_before_it_was_paused(
+    tmp_path, monkeypatch, capsys, tune
+) -> None:
+    from ray.train._internal import session
+
+    from hocket.ray.trial_session import run_trial
+
     monkeypatch.setenv("HOCKET_CHECKPOINT_DIR", str(tmp_path / "kept"))
     monkeypatch.setattr(session, "_session", None)
     (tmp_path / "kept").mkdir()

@@ -1,14 +1,12 @@
 """Which of the idle nodes are given back to Ray. With Ray, tests/ray/test_autoscale.py shows it."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
-
-from hocket.executors.ray.idle_nodes import IdleNodes, due
 from hocket.executors.ray.messages import Reserved
 from hocket.executors.ray.node_changes import NodeGroup, RayNode
 
@@ -32,18 +30,26 @@ class Calls:
         return b"{}"
 
 
-def watched(drained_file: Path, calls: Calls, idle_s: float = 1e-9) -> IdleNodes:
+def idle_nodes() -> Any:
+    """Not imported above: it imports Ray, which takes each of pytest's workers a second."""
+    pytest.importorskip("ray", reason="Ray is not installed: `make test` installs it")
+    return import_module("hocket.executors.ray.idle_nodes")
+
+
+def watched(drained_file: Path, calls: Calls, idle_s: float = 1e-9) -> Any:
     nobody: Any = None  # No agent is asked to leave here.
     link: Any = calls
-    return IdleNodes(nobody, link, idle_s, str(drained_file))
+    return idle_nodes().IdleNodes(nobody, link, idle_s, str(drained_file))
 
 
 def test_nodes_that_were_idle_long_enough_are_due() -> None:
+    due = idle_nodes().due
     assert due({"a": 1.0, "b": 5.0}, 4.0, LENT, set(), set()) == ["a"]
     assert due({"a": 1.0, "b": 4.0}, 4.0, LENT, set(), set()) == ["a", "b"]
 
 
 def test_one_node_is_always_left_and_that_of_rays_head_stays() -> None:
+    due = idle_nodes().due
     idle = dict.fromkeys(LENT, 1.0)
     assert due(idle, 4.0, LENT, set(), set()) == ["a", "b"]
     assert due(idle, 4.0, LENT, {"id-a"}, set()) == ["b", "c"]
