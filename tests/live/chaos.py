@@ -24,6 +24,8 @@ from tests.live.processes import Found, below, end_all
 from tests.live.random_kills import RandomKills
 
 _ROOT = Path(__file__).parents[2]
+TRAIN = "examples/train_numpy.py"  # which really trains
+COUNT = "tests/live/chaos_job.py"  # which takes a tenth of the processor's time
 _POLICIES = {"las": ("--param", "levels_gpu_s=[2,6]"), "restless": ()}
 # Not all die with their sidecar because their output pipe closes: some print into a file, and some below a shell.
 _SHELLS = (
@@ -46,8 +48,9 @@ _REST_S = 900.0  # for all jobs to end once the kills have stopped
 class Chaos:
     """One run: `torment` for a while, then `check`."""
 
-    def __init__(self, root: Path, seed: int, policy: str) -> None:
+    def __init__(self, root: Path, seed: int, policy: str, program: str = TRAIN) -> None:
         self.seed = seed
+        self._program = program
         self.wrongs: list[str] = []
         self._dice = random.Random(seed)
         self._kills = RandomKills(self._dice, _WEIGHTS, _ALL)
@@ -156,7 +159,7 @@ class Chaos:
             name = f"job-{len(self._epochs)}"
             epochs = self._dice.randint(18, 24) if self._dice.random() < 0.2 else self._dice.randint(4, 10)
             every, pace_s = self._dice.randint(1, 3), self._dice.uniform(0.3, 0.5)
-            command = [sys.executable, "examples/train_numpy.py", "--seed", str(len(self._epochs))]
+            command = [sys.executable, self._program, "--seed", str(len(self._epochs))]
             command += ["--epochs", str(epochs), "--pace", f"{pace_s:.2f}", "--ledger", str(self._ledgers / name)]
             command += ["--checkpoint-every", str(every)]
             self._epochs[name], self._intervals[name] = epochs, every
@@ -289,9 +292,9 @@ class Chaos:
             return []
 
 
-def run(root: Path, seconds: float, seed: int, policy: str = "las") -> Chaos:
+def run(root: Path, seconds: float, seed: int, policy: str = "las", program: str = TRAIN) -> Chaos:
     """The whole run; AssertionError with all that is needed to understand it if anything is wrong."""
-    chaos = Chaos(root, seed, policy)
+    chaos = Chaos(root, seed, policy, program)
     try:
         chaos.torment(seconds)
         chaos.check()
