@@ -58,9 +58,11 @@ def _class(view: JobView) -> tuple[int, int]:
 
 def next_demotion_s(view: JobView, now_s: float, params: Las) -> float | None:
     """When the job reaches the next threshold, on the GPUs that it has."""
-    gpus, levels = view.gpus, params.levels_gpu_s
-    if not gpus:
-        return None
+    return _demotion_s(view, now_s, params, view.gpus) if view.gpus else None
+
+
+def _demotion_s(view: JobView, now_s: float, params: Las, gpus: int) -> float | None:
+    levels = params.levels_gpu_s
     service_gpu_s = view.attained_at(now_s) - (view.memo or 0.0)
     level = bisect_right(levels, service_gpu_s + _SLACK_GPU_S)
     return None if level == len(levels) else now_s + (levels[level] - service_gpu_s) / gpus
@@ -116,9 +118,25 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
 def _planned(draft: Draft, params: Las, waits: bool) -> Plan:
     """The plan, after idle GPUs were lent."""
     lending = lend_idle(draft, params)
+    if waits and (demotion_s := _next_demotion_of_borrowers_s(draft, params)) is not None:
+        at_s = demotion_s if lending.at_s is None else min(lending.at_s, demotion_s)
+        lending = lending._replace(wanted=True, at_s=at_s)
     if draft.over_quota:
         return draft.plan(lending.wake(_ROOM_WANTED))
     return draft.plan(lending.wake(_ROOM_WANTED if waits else _NO_JOB_WAITS), memo=draft.room_mark)
+
+
+def _next_demotion_of_borrowers_s(draft: Draft, params: Las) -> float | None:
+    """When a job that GPUs are lent to sinks, at the earliest: then they may go to one that waits on its new level.
+
+    It is no overtaking, as it may still stand before that one.
+    """
+    if not (draft.has_elastic and params.lend):
+        return None
+    now_s = draft.snapshot.now_s
+    lent = [(view, max(view.gpus, draft.gpus_of(view))) for view in elastic_jobs(draft) if lent_to(draft, view)]
+    times = [_demotion_s(view, now_s, params, gpus) for view, gpus in lent]
+    return min((at_s for at_s in times if at_s is not None), default=None)
 
 
 def _may_fit_now(draft: Draft) -> bool:

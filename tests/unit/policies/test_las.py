@@ -6,8 +6,9 @@ from hocket.model.action import Pause
 from hocket.model.event import JobAsked, JobFailed, JobRequest, NodeJoined, NodeLost
 from hocket.policies import find
 from hocket.policies.registry import PolicyError
-from hocket.testing.builders import cluster, job, submitted
-from hocket.testing.harness import Harness
+from hocket.testing import laws
+from hocket.testing.builders import cluster, job, submission, submitted, workload
+from hocket.testing.harness import Harness, simulated
 
 # One GPU and one threshold, at 100 s. Job 'a' runs for 150 s or a little more, and 'b' after it. So 'b' has sunk as
 # well when 'a' has waited as long as it ran, and makes way for it.
@@ -74,3 +75,17 @@ def test_thresholds_ascend_from_above_0(policy, levels):
 
 def test_without_thresholds_all_stand_on_one_level():
     assert find("las").bound({"levels_gpu_s": []}).settings["levels_gpu_s"] == ()
+
+
+def test_lent_gpus_are_given_back_when_their_job_sinks_to_the_level_of_one_that_waits():
+    """The elastic job started first, so it stays before the one that waits, also when both are on the same level."""
+    jobs = workload(
+        submission(job("elastic", 1, 3), 0, 1000),
+        submission(job("waits", 3), 10, 200),  # Sinks at 43 s.
+        submission(job("short"), 50, 5),  # takes its place until 55 s
+    )
+    bound = find("las").bound({"levels_gpu_s": [100], "restart_s": 1})
+    laws.hold_in_a_run(bound, jobs, cluster("1x4"))
+    ran = simulated(bound, jobs, cluster("1x4"))
+    # From 50 s on 'elastic' has three GPUs, so it sinks at 60 s.
+    assert ran.ended["waits"][0] == pytest.approx(60 + 200 - 40, abs=0.1)
