@@ -4,7 +4,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from scipy.optimize import nnls
 
 from hocket.estimators.quality import fit, nonnegative, refitted
 from hocket.model import Beliefs, Curve, Estimate, Point
@@ -16,6 +15,8 @@ from hocket.testing.harness import Harness
 
 
 def test_two_coefficients_are_those_of_non_negative_least_squares():
+    from scipy.optimize import nnls  # not above: to load it takes a second
+
     dice = Random(1)
     on_an_edge = 0
     for _ in range(300):

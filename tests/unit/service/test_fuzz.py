@@ -5,15 +5,25 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tests.unit.service.conftest import TOKEN
 from tests.unit.service.route_fuzz import RouteFuzz, fuzz_all
 
-schemathesis = pytest.importorskip("schemathesis")
-
 ROUNDS = 7  # at most, for each route
+LONG = 1000  # characters
+
+
+def without_long_patterns(part):
+    """A description in which no long text has a pattern as well: that is compiled for every length up to the longest."""
+    if isinstance(part, list):
+        return [without_long_patterns(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    is_long = isinstance(part.get("pattern"), str) and part.get("maxLength", 0) > LONG
+    return {key: without_long_patterns(each) for key, each in part.items() if not (is_long and key == "maxLength")}
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_whatever_comes_the_answer_is_no_500(app, port):
-    schema = schemathesis.openapi.from_dict(app.openapi())
+    schemathesis = pytest.importorskip("schemathesis")
+    schema = schemathesis.openapi.from_dict(without_long_patterns(app.openapi()))
     headers = {"Authorization": "Bearer a-token-of-the-tests"}
     tried = 0
     for found in schema.get_all_operations():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from counting_study import SPACE, study, training
@@ -11,7 +12,10 @@ from hocket.tune import RandomSearch, Study, StudyError, choice, loguniform, ran
 from hocket.tune.optuna_support import OptunaSampler, distribution, export
 from hocket.tune.trials import Result, Trial
 
-optuna = pytest.importorskip("optuna", reason="needs the optuna extra")
+
+@pytest.fixture(autouse=True, scope="module")
+def optuna() -> Any:
+    return pytest.importorskip("optuna", reason="needs the optuna extra")
 
 
 def asked(trial):
@@ -74,7 +78,9 @@ def test_domains_are_the_same_in_optunas_words() -> None:
     assert (distribution(randint(1, 3)).low, distribution(randint(1, 3)).high) == (1, 3)
 
 
-def test_numbers_that_a_function_asked_for_are_exported_as_numbers_and_not_as_so_many_kinds(tmp_path: Path) -> None:
+def test_numbers_that_a_function_asked_for_are_exported_as_numbers_and_not_as_so_many_kinds(
+    tmp_path: Path, optuna: Any
+) -> None:
     def space(trial) -> None:
         trial.suggest_float("rate", 1e-3, 0.5)
         trial.suggest_categorical("batch_size", [8, 16])
@@ -92,7 +98,7 @@ def test_numbers_that_a_function_asked_for_are_exported_as_numbers_and_not_as_so
     assert kinds["dropout"].choices == (0.3,)
 
 
-def test_an_exported_study_has_every_trial_with_its_values_by_units(tmp_path: Path) -> None:
+def test_an_exported_study_has_every_trial_with_its_values_by_units(tmp_path: Path, optuna: Any) -> None:
     found = study(None, search="halving", name="counted").run()
     storage = f"sqlite:///{tmp_path}/trials.db"
     assert export(found.outcome, storage) == 9

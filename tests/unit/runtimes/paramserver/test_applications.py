@@ -1,4 +1,7 @@
-"""The applications reach what scikit-learn or a plain loop reaches, with any number of workers, paused or not."""
+"""The applications reach what scikit-learn or a plain loop reaches, with any number of workers, paused or not.
+
+Scikit-learn takes seconds to load, and so is imported where it is used.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -9,10 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_svmlight_file
-from sklearn.decomposition import LatentDirichletAllocation
-from sklearn.linear_model import Lasso, LogisticRegression
-from sklearn.metrics import log_loss
 from tests.unit.runtimes.paramserver.least_squares import on_hosts
 from tests.unit.runtimes.paramserver.turns import LeaveAfter
 
@@ -98,6 +97,10 @@ def plain_lda(path: Path) -> float:
 
 
 def sklearn_mlr(path: Path) -> float:
+    from sklearn.datasets import load_svmlight_file
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import log_loss
+
     x, y = load_svmlight_file(str(path))
     penalty = OPTIONS["mlr"]["l2"]
     fitted = LogisticRegression(C=1 / (penalty * len(y)), max_iter=2000, tol=1e-8).fit(x, y)
@@ -105,6 +108,9 @@ def sklearn_mlr(path: Path) -> float:
 
 
 def sklearn_lasso(path: Path) -> float:
+    from sklearn.datasets import load_svmlight_file
+    from sklearn.linear_model import Lasso
+
     x, y = load_svmlight_file(str(path))
     penalty = OPTIONS["lasso"]["l1"]
     fitted = Lasso(alpha=penalty, fit_intercept=False, tol=1e-8).fit(x.toarray(), y)
@@ -126,6 +132,8 @@ def test_it_reaches_what_the_reference_reaches(application: str) -> None:
 
 def test_topics_are_as_good_as_those_of_scikit_learn() -> None:
     """By the same measure: how likely words are, given their document's topics."""
+    from sklearn.decomposition import LatentDirichletAllocation
+
     bags = read_bags_of_words(data("lda")[1])
     counts = np.zeros((bags.documents, bags.words))
     counts[bags.document, bags.word] = bags.counts
@@ -169,6 +177,9 @@ def test_it_is_moved_to_two_hosts_and_reaches_the_same(application: str, tmp_pat
 
 
 def test_lasso_finds_which_weights_are_not_zero() -> None:
+    from sklearn.datasets import load_svmlight_file
+    from sklearn.linear_model import Lasso
+
     x, y = load_svmlight_file(str(data("lasso")[1]))
     fitted = Lasso(alpha=OPTIONS["lasso"]["l1"], fit_intercept=False, tol=1e-10).fit(x.toarray(), y)
     found = undisturbed("lasso", 1).model["weights_last"]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_svmlight_file
 
 from hocket.runtimes.paramserver.algorithm import TrainingError
 from hocket.runtimes.paramserver.applications import mlr
@@ -49,6 +48,8 @@ def test_ratings_are_read_with_and_without_a_time(tmp_path: Path) -> None:
 
 
 def test_svmlight_is_read_as_scikit_learn_reads_it(tmp_path: Path) -> None:
+    from sklearn.datasets import load_svmlight_file  # not above: to load it takes seconds
+
     path = written(tmp_path, "1 1:0.5 3:-2 # two\n0\n2.5 2:1e-3\n")
     theirs, labels = load_svmlight_file(str(path))
     found = read_svmlight(path)

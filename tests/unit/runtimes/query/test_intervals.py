@@ -8,8 +8,6 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
-from scipy.stats import skew
-from scipy.stats import t as student
 
 from hocket.query import Query
 from hocket.runtimes.query.accuracy import (
@@ -177,6 +175,8 @@ def test_a_query_may_stop_by_the_envelope(tables: DuckdbData) -> None:
 
 def coverage(sigma: float, rows: int, *, allow_for_skew: bool) -> float:
     """How often intervals of sums of log-normal values cover, over samples of an eighth of the rows."""
+    from scipy.stats import skew  # not above: to load it takes a second
+
     draw = np.random.default_rng(0)
     t, covered = quantile(0.975, REPLICATES - 1), []
     for _ in range(20):
@@ -209,4 +209,6 @@ def test_the_half_width_grows_with_the_skewness_beyond_what_is_chance() -> None:
 @pytest.mark.parametrize("probability", [0.75, 0.975, 0.9999, 1 - 1e-7])
 @pytest.mark.parametrize("freedom", [1, 2, 15, 300])
 def test_quantiles_of_t(probability: float, freedom: int) -> None:
+    from scipy.stats import t as student
+
     assert quantile(probability, freedom) == pytest.approx(student.ppf(probability, freedom), rel=1e-6)
