@@ -10,7 +10,7 @@ LONG = 1000  # characters
 
 
 def without_long_patterns(part):
-    """A description in which no long text has a pattern as well: that is compiled for every length up to the longest."""
+    """A description whose long texts have a pattern only: with a length it would be compiled that many times over."""
     if isinstance(part, list):
         return [without_long_patterns(each) for each in part]
     if not isinstance(part, dict):
