@@ -75,7 +75,8 @@ def test_a_job_runs_in_its_folder_and_with_its_packages_where_neither_was(contro
 
 def test_a_pip_environment_that_does_not_build_fails_the_job_with_pips_own_words(controller, tmp_path):
     (tmp_path / "torn-1.0-py3-none-any.whl").write_bytes(b"no wheel")
-    words = ("submit", "--name", "unbuilt", "--gpus", "0", "--working-dir", ".", "--pip", "./torn-1.0-py3-none-any.whl")
+    options = ("--gpus", "0", "--retries", "0", "--working-dir", ".", "--pip", "./torn-1.0-py3-none-any.whl")
+    words = ("submit", "--name", "unbuilt", *options)
     controller.types(*words, "--", "true", folder=tmp_path)
     job = ended(controller, "unbuilt")
     assert job["state"] == "failed"
