@@ -8,6 +8,8 @@ from ray.cluster_utils import Cluster as Raylets
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 
 _SMALL: dict[str, Any] = {"object_store_memory": 80 << 20, "include_dashboard": False}
+# Nobody here reads what workers print, or has Ray ask for machines: the processes for that are left out.
+_FEW: dict[str, Any] = {"include_log_monitor": False, "no_monitor": True}
 # So that a lost node is seen in seconds; a machine that stands still for a while loses none.
 _SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 20}
 
@@ -16,9 +18,8 @@ class RayCluster:
     """A head and nodes; this process is connected to it, to see what Ray sees."""
 
     def __init__(self) -> None:
-        self._raylets = Raylets(
-            initialize_head=True, head_node_args={**_SMALL, "num_cpus": 0, "_system_config": _SOON, "node_name": "head"}
-        )
+        own = {"num_cpus": 0, "_system_config": _SOON, "node_name": "head"}
+        self._raylets = Raylets(initialize_head=True, head_node_args={**_SMALL, **_FEW, **own})
         self.address: str = self._raylets.address
         ray.init(self.address, logging_level="critical", log_to_driver=False)
 
