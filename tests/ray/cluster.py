@@ -28,6 +28,10 @@ class RayCluster:
         arguments = {"object_store_memory": _SMALL["object_store_memory"], "resources": {"accelerator_type:A100": 1}}
         return self._raylets.add_node(num_cpus=cpus, num_gpus=gpus, node_name=name, **arguments)
 
+    def names(self) -> set[str]:
+        """Its nodes that have cores."""
+        return {row["NodeName"] for row in ray.nodes() if row["Alive"] and row["Resources"].get("CPU")}
+
     def kill_raylet(self, node: Any) -> None:
         """End Ray on a node with -9."""
         self._raylets.remove_node(node, allow_graceful=False)

@@ -29,11 +29,18 @@ def without_tokens() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[RayCluster]:
-    """A head without cores, and the nodes n1, n2 and n3."""
+def small_cluster() -> Iterator[RayCluster]:
+    """A head without cores, and the node n1; for tests that may find more, as each node costs seconds to start."""
     from tests.ray.cluster import RayCluster
 
     with RayCluster() as found:
-        for name in ("n1", "n2", "n3"):
-            found.add_node(name)
+        found.add_node("n1")
         yield found
+
+
+@pytest.fixture(scope="session")
+def cluster(small_cluster: RayCluster) -> RayCluster:
+    """The same with the nodes n2 and n3."""
+    for name in ("n2", "n3"):
+        small_cluster.add_node(name)
+    return small_cluster
