@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
 from math import isfinite
 from typing import Any
@@ -86,9 +85,9 @@ def plain(value: Any, keep: tuple[str, ...] = ()) -> Any:
         if value.__struct_config__.array_like:
             return [plain(getattr(value, name)) for name, _encoded, _default in _fields_of(type(value))]
         return {
-            encoded: plain(item)
+            encoded: item if type(item) in _SCALARS else plain(item)
             for name, encoded, default in _fields_of(type(value))
-            if (item := getattr(value, name)) != default or name in keep
+            if ((item := getattr(value, name)) is not default and item != default) or name in keep
         }
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
@@ -131,8 +130,8 @@ def decode(text: bytes | str) -> Document:
     if raw.get("format") != FORMAT or isinstance(raw.get("format"), bool):
         given = shown(raw["format"]) if "format" in raw else "missing"
         raise DocumentError(f"snapshot: format must be {FORMAT}, which is what this hocket reads, and is {given}")
-    for path in _unknown(raw, _document_type(), ""):
-        raise DocumentError(f"snapshot: {path} is no field that a snapshot has")
+    if (path := _unknown(raw, _document_type())) is not None:
+        raise DocumentError(f"snapshot: {path.removeprefix('.')} is no field that a snapshot has")
     try:
         return msgspec.convert(raw, Document)
     except msgspec.ValidationError as error:
@@ -150,28 +149,33 @@ def _located(message: str, text: bytes | str) -> str:
     return f"line {line}, column {column}: {message[: found.start()].strip()}"
 
 
-def _unknown(raw: Any, kind: Type, path: str) -> Iterator[str]:
-    """Where the data has a field that its type has not; values of our own types would pass over it in silence."""
-    if isinstance(kind, UnionType):
+def _unknown(raw: Any, kind: Type) -> str | None:
+    """Where the data has a field that its type has not, the first; values of our own types would pass over it in
+    silence."""
+    if isinstance(kind, StructType):
+        if isinstance(raw, dict):
+            types = _types_of(kind.cls)
+            for key, value in raw.items():
+                if (within := types.get(key)) is None:
+                    return f".{key}"
+                if isinstance(value, dict | list) and (path := _unknown(value, within)) is not None:
+                    return f".{key}{path}"
+    elif isinstance(kind, VarTupleType):
+        if isinstance(raw, list):
+            item_type = _bare(kind.item_type)
+            for n, value in enumerate(raw):
+                if isinstance(value, dict | list) and (path := _unknown(value, item_type)) is not None:
+                    return f"[{n}]{path}"
+    elif isinstance(kind, UnionType):
         for option in map(_bare, kind.types):
             if isinstance(option, VarTupleType) if isinstance(raw, list) else isinstance(option, StructType | DictType):
-                yield from _unknown(raw, option, path)
-                return
-    elif isinstance(kind, StructType) and isinstance(raw, dict):
-        types = _types_of(kind.cls)
-        for key, value in raw.items():
-            if key not in types:
-                yield f"{path}.{key}" if path else str(key)
-            elif isinstance(value, dict | list):
-                yield from _unknown(value, types[key], f"{path}.{key}" if path else str(key))
+                return _unknown(raw, option)
     elif isinstance(kind, DictType) and isinstance(raw, dict):
+        value_type = _bare(kind.value_type)
         for key, value in raw.items():
-            if isinstance(value, dict | list):
-                yield from _unknown(value, _bare(kind.value_type), f"{path}.{key}")
-    elif isinstance(kind, VarTupleType) and isinstance(raw, list):
-        for n, value in enumerate(raw):
-            if isinstance(value, dict | list):
-                yield from _unknown(value, _bare(kind.item_type), f"{path}[{n}]")
+            if isinstance(value, dict | list) and (path := _unknown(value, value_type)) is not None:
+                return f".{key}{path}"
+    return None
 
 
 @cache
