@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,10 +18,11 @@ for epoch, value in enumerate(values, 1):
 REASON = "val_acc >= 99.99% was not met when its process ended after epoch 3: val_acc was 0.998"
 
 
-@pytest.fixture
-def controller(tmp_path: Path) -> Iterator[LiveController]:
-    (tmp_path / "train.py").write_text(TRAIN)
-    with running(tmp_path, "--gpus", "2", "--policy", "fifo") as found:
+@pytest.fixture(scope="module")
+def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveController]:
+    root = tmp_path_factory.mktemp("missed")
+    (root / "train.py").write_text(TRAIN)
+    with running(root, "--gpus", "2", "--policy", "fifo") as found:
         yield found
 
 
@@ -82,8 +82,8 @@ def test_a_program_that_ends_before_its_criterion_is_met_has_missed_it(controlle
 
 @pytest.mark.slow
 def test_waiting_for_a_missed_criterion_has_an_exit_code_of_its_own(controller: LiveController) -> None:
-    waited = train(controller, "net", "0.5", "0.8", "0.998", until="val_acc >= 99.99%", code=5)
-    assert waited.stderr == f"net missed: {REASON}\n"
+    waited = train(controller, "waited", "0.5", "0.8", "0.998", until="val_acc >= 99.99%", code=5)
+    assert waited.stderr == f"waited missed: {REASON}\n"
     never = train(controller, "typo", "0.5", until="acuracy >= 50%", code=5)
     assert never.stderr.endswith("ended after epoch 1: acuracy was never reported\n")
     train(controller, "met", "0.5", "1.0", until="val_acc >= 99.99%")
