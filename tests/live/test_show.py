@@ -20,10 +20,11 @@ raise RuntimeError("the data ran out")
 SLEEP = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.02)"
 
 
-@pytest.fixture
-def controller(tmp_path: Path) -> Iterator[LiveController]:
-    (tmp_path / "train.py").write_text(TRAIN)
-    with running(tmp_path, "--gpus", "2", "--policy", "fifo") as found:
+@pytest.fixture(scope="module")
+def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveController]:
+    root = tmp_path_factory.mktemp("shown")
+    (root / "train.py").write_text(TRAIN)
+    with running(root, "--gpus", "2", "--policy", "fifo") as found:
         yield found
 
 
