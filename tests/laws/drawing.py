@@ -17,10 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from tests.roaming import ROAMS
 
-from hocket.model.snapshot import Snapshot
-from hocket.policies.registry import BoundPolicy
-from hocket.testing import strategies as some
-from hocket.testing.laws import Broken, Copies
+from hocket.testing.laws import Broken
 
 EXAMPLES = 50  # of each law and policy
 # How a law draws that does not share its examples with others.
@@ -41,23 +38,6 @@ def drawn(strategy: SearchStrategy[Any]) -> list[Any]:
 
     collect()
     return found
-
-
-def states_of(scene: some.Scene, bound: BoundPolicy) -> list[tuple[Snapshot, Copies]]:
-    """The last states of a drawn scene in which the policy may be asked, each with what the laws compare it with.
-
-    Where chance decides meanwhile, nothing in them is of the policy but its order: all that have none of their own are
-    asked with the same.
-    """
-    ranks_by = (bound.inner or bound).policy
-    if ROAMS or scene.decided_by == "itself" or ranks_by.order is not None or ranks_by.shifts is not None:
-        return [(snapshot, Copies(snapshot)) for snapshot in some.snapshots_of(scene, bound)]
-    if id(scene) not in _states:  # Drawn scenes stay, and so do their ids.
-        _states[id(scene)] = [(snapshot, Copies(snapshot)) for snapshot in some.snapshots_of(scene, bound)]
-    return _states[id(scene)]
-
-
-_states: dict[int, list[tuple[Snapshot, Copies]]] = {}
 
 
 def is_among_many(strategy: SearchStrategy[Any], wanted: Callable[[Any], bool]) -> bool:

@@ -17,7 +17,6 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from math import isfinite
 from random import Random
 from typing import Any
@@ -59,59 +58,23 @@ class Broken(AssertionError):
     snapshot: Snapshot | None = None  # None for a law of a whole run
 
 
-class Copies:
-    """What the laws compare a `snapshot` with, each made when it is first asked for, from the snapshot as it is then.
-
-    Policies that rank jobs alike may be asked with one snapshot and share these.
-    """
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self.with_values: dict[Any, Snapshot] = {}  # as `optional_fields.is_read` keeps them
-
-    @cached_property
-    def equal(self) -> Snapshot:
-        """An equal snapshot that shares nothing with it."""
-        return rebuilt(self._snapshot)
-
-    @cached_property
-    def read(self) -> Snapshot:
-        """What comes back from a file."""
-        # As `encode` writes it, but not laid out for readers, which takes longer than all decisions.
-        return from_document(decode(msgspec.json.encode(plain(to_document(self._snapshot), keep=("format",)))))
-
-    @cached_property
-    def names(self) -> dict[str, str]:
-        """Another name for each job."""
-        ids = list(self._snapshot.jobs)
-        names = [f"x{i}" for i in range(len(ids))]
-        Random(len(ids)).shuffle(names)
-        return dict(zip(ids, names, strict=True))
-
-    @cached_property
-    def renamed(self) -> Snapshot:
-        """The same under these `names`."""
-        return rebuilt(self._snapshot, self.names)
-
-
-def hold(bound: BoundPolicy, snapshot: Snapshot, copies: Copies | None = None) -> Plan:
-    """Every law of a single decision; returns the plan. `copies` of this snapshot, if there are some already."""
-    copies = copies or Copies(snapshot)
-    before = copies.equal
+def hold(bound: BoundPolicy, snapshot: Snapshot) -> Plan:
+    """Every law of a single decision; returns the plan."""
+    before = rebuilt(snapshot)
     plan = bound.decide(snapshot)
     of_a_plan = (
         passes_the_check, no_node_over_capacity, drained_nodes_get_no_jobs, reservations_are_kept, sizes_are_allowed,
         quotas_are_respected, works_or_says_why_not, reasons_are_given, ends_are_allowed, times_are_to_come,
     )  # fmt: skip
     _keep(bound, snapshot, leaves_the_snapshot_alone, before, snapshot)
-    _keep(bound, snapshot, decides_alike_again, bound, snapshot, plan, copies)
+    _keep(bound, snapshot, decides_alike_again, bound, snapshot, before, plan)
     for law in of_a_plan:
         _keep(bound, snapshot, law, snapshot, plan)
     if isinstance(bound.params, ElasticParams) and bound.params.lend:
         _keep(bound, snapshot, idle_gpus_are_lent, snapshot, plan, bound.params.restart_s)
     _keep(bound, snapshot, memos_survive_json, plan)
-    _keep(bound, snapshot, names_mean_nothing, bound, plan, copies)
-    _keep(bound, snapshot, reads_what_it_declares, bound, snapshot, copies)
+    _keep(bound, snapshot, names_mean_nothing, bound, snapshot, plan)
+    _keep(bound, snapshot, reads_what_it_declares, bound, snapshot)
     return plan
 
 
@@ -183,16 +146,18 @@ def leaves_the_snapshot_alone(before: Snapshot, after: Snapshot) -> None:
             raise Broken(f"the decision changed snapshot.{name}")
 
 
-def decides_alike_again(bound: BoundPolicy, snapshot: Snapshot, plan: Plan, copies: Copies) -> None:
+def decides_alike_again(bound: BoundPolicy, snapshot: Snapshot, same: Snapshot, plan: Plan) -> None:
     """The same snapshot gives the same plan, today and when it comes back from a file.
 
-    `copies` are those of the snapshot, from before the first decision.
+    `same` is an equal snapshot that shares nothing with the first.
     """
     if (again := bound.decide(snapshot)) != plan:
         raise Broken(f"asked twice with one snapshot, the policy gives two plans: {_difference(plan, again)}")
-    if (again := bound.decide(copies.equal)) != plan:
+    if (again := bound.decide(same)) != plan:
         raise Broken(f"asked with an equal snapshot, the policy gives another plan: {_difference(plan, again)}")
-    if (again := bound.decide(copies.read)) != plan:
+    # As `encode` writes it, but not laid out for readers, which takes longer than all decisions.
+    read = from_document(decode(msgspec.json.encode(plain(to_document(snapshot), keep=("format",)))))
+    if (again := bound.decide(read)) != plan:
         raise Broken(f"asked with the snapshot from a file, it gives another plan: {_difference(plan, again)}")
 
 
@@ -437,11 +402,15 @@ def times_are_to_come(snapshot: Snapshot, plan: Plan) -> None:
         raise Broken(f"the plan wants to be asked at {again_s}, and it is {snapshot.now_s}")
 
 
-def names_mean_nothing(bound: BoundPolicy, plan: Plan, copies: Copies) -> None:
+def names_mean_nothing(bound: BoundPolicy, snapshot: Snapshot, plan: Plan) -> None:
     """Other names for the jobs give the same plan under those names. Ties are broken by submission, not by name."""
-    if not (new := copies.names):
+    ids = list(snapshot.jobs)
+    if not ids:
         return
-    other = bound.decide(copies.renamed)
+    names = [f"x{i}" for i in range(len(ids))]
+    Random(len(ids)).shuffle(names)
+    new = dict(zip(ids, names, strict=True))
+    other = bound.decide(rebuilt(snapshot, new))
     for name in ("put", "drop", "ends", "checkpoints", "tiers", "memos", "memo", "reviews", "wake"):
         expected, found = renamed(getattr(plan, name), new), getattr(other, name)
         if name in ("put", "drop"):
@@ -452,13 +421,13 @@ def names_mean_nothing(bound: BoundPolicy, plan: Plan, copies: Copies) -> None:
         raise Broken("with other names for the jobs, other jobs get reasons")
 
 
-def reads_what_it_declares(bound: BoundPolicy, snapshot: Snapshot, copies: Copies) -> None:
+def reads_what_it_declares(bound: BoundPolicy, snapshot: Snapshot) -> None:
     """A policy that says which options of jobs it reads decides the same whatever the others are set to."""
     declared = bound.reads
     if declared is None:
         return
     others = [field for field in OPTIONAL_FIELDS if field not in declared]
-    if is_read(bound, snapshot, others, copies.with_values):
+    if is_read(bound, snapshot, others):
         read = [field for field in others if is_read(bound, snapshot, [field])]
         raise Broken(f"the policy reads {read or others}, and declares {list(declared)}")
 

@@ -36,32 +36,16 @@ def with_values(snapshot: Snapshot, bound: BoundPolicy, fields: Sequence[str], d
     return replace(snapshot, jobs=versioned((v.job.id, v) for v in views), waiting=waiting, placed=placed)
 
 
-def is_read(
-    bound: BoundPolicy, snapshot: Snapshot, fields: Sequence[str], kept: dict[Any, Snapshot] | None = None
-) -> bool:
-    """Does the policy in `bound` decide something else in this `snapshot` if these `fields` of jobs are others?
-
-    `kept` has snapshots with other values that are there already, as this function keeps them; they are of the same
-    snapshot, for policies that rank jobs alike.
-    """
+def is_read(bound: BoundPolicy, snapshot: Snapshot, fields: Sequence[str]) -> bool:
+    """Does the policy in `bound` decide something else in this `snapshot` if these `fields` of jobs are others?"""
     if not fields or not snapshot.jobs.data():
         return False
-    if kept is None:
-        kept = {}
-
-    def decided(draw: int | None) -> Plan:
-        key = (draw, *fields) if draw is not None else None
-        if (other := kept.get(key)) is None:
-            if draw is None:
-                other = with_values(snapshot, bound, (), _NO_DICE)
-            else:
-                dice = Random(f"{draw}/{snapshot.decision}/{snapshot.now_s}/{len(snapshot.jobs)}")
-                other = with_values(snapshot, bound, fields, dice)
-            kept[key] = other
-        return bound.decide(other)
-
-    plan = decided(None)
-    return not all(_are_same(decided(draw), plan) for draw in range(_DRAWS))
+    plan = bound.decide(with_values(snapshot, bound, (), _NO_DICE))
+    for draw in range(_DRAWS):
+        dice = Random(f"{draw}/{snapshot.decision}/{snapshot.now_s}/{len(snapshot.jobs)}")
+        if not _are_same(bound.decide(with_values(snapshot, bound, fields, dice)), plan):
+            return True
+    return False
 
 
 def _are_same(plan: Plan, other: Plan) -> bool:
