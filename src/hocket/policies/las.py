@@ -106,9 +106,13 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
             preempted = True
         else:
             draft.pass_over(view)
-    if preempted and not draft.is_full:
-        for view in draft.with_displaced(draft.candidates(draft.free_gpus), lambda v: v.rank):
-            if not draft.size_of(view) and not _start(draft, view, params):
+    if preempted:
+        rest = iter(()) if draft.is_full else draft.candidates(draft.free_gpus)
+        for view in draft.with_displaced(rest, lambda v: v.rank):
+            # A job that made way may be of a higher class than one that did not have to.
+            if draft.size_of(view) or _start(draft, view, params):
+                continue
+            if not (_class(view) < lowest and _preempt(draft, view, params)):
                 draft.pass_over(view)
     if params.promote:
         _review_starving(draft, params, try_all)

@@ -89,3 +89,19 @@ def test_lent_gpus_are_given_back_when_their_job_sinks_to_the_level_of_one_that_
     ran = simulated(bound, jobs, cluster("1x4"))
     # From 50 s on 'elastic' has three GPUs, so it sinks at 60 s.
     assert ran.ended["waits"][0] == pytest.approx(60 + 200 - 40, abs=0.1)
+
+
+def test_a_job_that_made_way_takes_the_place_of_one_of_a_lower_level_that_did_not():
+    jobs = workload(
+        submission(job("low"), 0, 1000),  # Sinks at 100 s; its one GPU is too few for 'urgent'.
+        submission(job("high", 1, 2), 90, 100),
+        submission(job("urgent", 2, priority=1), 110, 10),
+    )
+    bound = find("las").bound({"levels_gpu_s": [100]})
+    laws.hold_in_a_run(bound, jobs, cluster("1x3"))
+    harness = Harness.of(bound, cluster("1x3"))
+    for each in jobs.submissions:
+        harness.tell(submitted(each.job, each.at_s))
+        harness.settle()
+    assert {j: v.size for j, v in harness.controller.snapshot.jobs.items()} == {"low": 0, "high": 1, "urgent": 2}
+    assert len(harness.asked) == 3, "one decision for each"
