@@ -111,9 +111,10 @@ def test_communication_ends_when_it_has_on_the_slowest_host(phase: str, monkeypa
 
     on_hosts(2, run)
     took_s = {"pull": [times[0] for times in told], "push": [times[2] for times in told]}
-    assert min(took_s.pop(phase)) >= 0.2
+    # Hosts begin a phase about, not exactly, at the same time.
+    assert min(took_s.pop(phase)) > 0.1
     (others,) = took_s.values()
-    assert min(others) < 0.2
+    assert min(others) < 0.1
 
 
 def test_no_host_waits_for_a_token_with_one_or_for_another_host_with_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
