@@ -45,6 +45,7 @@ def pytest_configure() -> None:
     gc.disable()
 
 
+@pytest.hookimpl(trylast=True)  # when those that shall not run are out of the list
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let as many of pytest's workers as there are cores begin with tests that compute, and the others with those that
     mostly wait.
@@ -59,14 +60,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         else:
             waiting.setdefault(item.path, []).append(item)
     modules = sorted(waiting.values(), key=lambda module: _waits(module[0], config) or 0)
-    first, size = max(1, workers - (os.cpu_count() or 1)), len(items) // workers
-    ordered, begin = list[pytest.Item](), 0
+    first = max(1, workers - (os.cpu_count() or 1))
+    ordered = list[pytest.Item]()
     for n in range(first):
         part = [item for module in modules[n::first] for item in module]
-        end = begin + max(0, size - len(part))
-        ordered += [*part, *computing[begin:end]]
-        begin = end
-    items[:] = [*ordered, *computing[begin:]]
+        size = (len(items) - len(ordered)) // (workers - n)  # as xdist divides the list
+        more = max(0, size - len(part))
+        ordered += [*part, *computing[:more]]
+        del computing[:more]
+    items[:] = [*ordered, *computing]
 
 
 def _waits(item: pytest.Item, config: pytest.Config) -> int | None:
