@@ -2,7 +2,6 @@
 
 import gc
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
@@ -32,7 +31,8 @@ if not ROAMS and hasattr(providers, "_get_local_constants"):
 
 with suppress(OSError):
     # Many tests wait for a disk most of their time. Those that look at one have `disk_path`.
-    if shutil.disk_usage("/dev/shm").free >= _FILES_MIB << 20:
+    memory = os.statvfs("/dev/shm")
+    if memory.f_bavail * memory.f_frsize >= _FILES_MIB << 20 and not memory.f_flag & os.ST_NOEXEC:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
