@@ -57,10 +57,10 @@ class _Blocks(Sequence[Any]):
 
 def measured(quick: bool) -> dict[str, Any]:
     """Both loads."""
-    size = {"blocks": 30 if quick else 40, "block_mib": 2 if quick else 4, "epochs": 9 if quick else 15}
+    size = {"blocks": 30 if quick else 40, "block_mib": 2 if quick else 4, "epochs": 9 if quick else 45}
     mem_mib = 250 if quick else 300  # of which Python with numba takes 190
     alphas = [0.0, 0.5, 1.0] if quick else [round(0.1 * i, 1) for i in range(11)]
-    repetitions = 1 if quick else 3
+    repetitions = 1 if quick else 2
     found: dict[str, Any] = {**size, "mem_mib": mem_mib, "steady": _series(size, mem_mib, alphas, repetitions, 0)}
     other_mib = 60 if quick else 110
     try:
