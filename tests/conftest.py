@@ -53,6 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Each worker begins with its part of the list, and takes tests from the end of another's when it has none left.
     """
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers == 1:
+        return
     computing, waiting = list[pytest.Item](), dict[Path, list[pytest.Item]]()
     for item in items:
         if _waits(item, config) is None:

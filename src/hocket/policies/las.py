@@ -7,6 +7,7 @@ from math import inf
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
@@ -122,12 +123,12 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
 def _planned(draft: Draft, params: Las, waits: bool) -> Plan:
     """The plan, after idle GPUs were lent."""
     lending = lend_idle(draft, params)
-    if waits and (demotion_s := _next_demotion_of_borrowers_s(draft, params)) is not None:
-        at_s = demotion_s if lending.at_s is None else min(lending.at_s, demotion_s)
-        lending = lending._replace(wanted=True, at_s=at_s)
+    room_wanted = _ROOM_WANTED
+    if waits and (at_s := _next_demotion_of_borrowers_s(draft, params)) is not None:
+        room_wanted = replace(_ROOM_WANTED, at_s=at_s)
     if draft.over_quota:
-        return draft.plan(lending.wake(_ROOM_WANTED))
-    return draft.plan(lending.wake(_ROOM_WANTED if waits else _NO_JOB_WAITS), memo=draft.room_mark)
+        return draft.plan(lending.wake(room_wanted))
+    return draft.plan(lending.wake(room_wanted if waits else _NO_JOB_WAITS), memo=draft.room_mark)
 
 
 def _next_demotion_of_borrowers_s(draft: Draft, params: Las) -> float | None:

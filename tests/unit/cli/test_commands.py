@@ -5,18 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import os
-import pickle
 import stat
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.cli.typed import hocket, refused
 
-from hocket.cli.simulation import worker_pool
-from hocket.cli.simulation.worker_pool import Begun, Done, Progressed, Report
 from hocket.control.journal import SqliteJournal, open_to_read
 from hocket.model.event import PastJobsGiven
 
@@ -48,23 +43,6 @@ gpus = 8
 node = "n001"
 at_s = 5
 """
-
-
-@pytest.fixture(autouse=True)
-def _no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of a comparison are made in this process; `test_processes.py` has them in processes of their own."""
-
-    def run_all(assignments: Sequence[Any], _workers: int, on_report: Callable[[int, Report], None]) -> list[Any]:
-        return [carried_out(assignment, partial(on_report, n)) for n, assignment in enumerate(assignments)]
-
-    def carried_out(assignment: Any, on_report: Callable[[Report], None]) -> Any:
-        given = pickle.loads(pickle.dumps(assignment))  # As what a worker is given and gives: it must be data.
-        found = given.carry_out(lambda steps: on_report(Begun(steps)), lambda steps: on_report(Progressed(steps)))
-        done = pickle.loads(pickle.dumps(Done(found)))
-        on_report(done)
-        return done.result
-
-    monkeypatch.setattr(worker_pool, "run_all", run_all)
 
 
 def told(*args: str) -> dict[str, Any]:

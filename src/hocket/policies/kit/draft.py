@@ -141,11 +141,15 @@ class Draft:
             if self.admits(view):
                 yield view
             elif over_quota and self.is_over_quota(view):
-                key = view.job.owner, shape_of(view.job)
-                if key not in closed:
-                    yield view
-                    if not self.size_of(view):
-                        closed.add(key)
+                yield from self._unless_closed(view, closed)
+
+    def _unless_closed(self, view: JobView, closed: set[tuple[str, Shape]]) -> Iterator[JobView]:
+        """The job, unless one of its owner and shape came before and was not started."""
+        key = view.job.owner, shape_of(view.job)
+        if key not in closed:
+            yield view
+            if not self.size_of(view):
+                closed.add(key)
 
     def admits(self, view: JobView) -> bool:
         """May this waiting job be placed at all, as the draft stands?"""
@@ -169,12 +173,7 @@ class Draft:
         """
         closed: set[tuple[str, Shape]] = set()
         for view in list(self._over_quota.values()):
-            key = (view.job.owner, shape_of(view.job))
-            if key in closed:
-                continue
-            yield view
-            if not self.size_of(view):
-                closed.add(key)
+            yield from self._unless_closed(view, closed)
 
     def waiting_among(self, jobs: Iterable[str], *, over_quota: bool = False) -> Iterator[JobView]:
         """Of these jobs, those that wait and may be placed, in the policy's order; `over_quota` as for `candidates`."""
