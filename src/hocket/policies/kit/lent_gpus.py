@@ -29,7 +29,7 @@ class Lending(NamedTuple):
         """Wait for that too."""
         if not self.wanted:
             return wake
-        at_s = self.at_s if wake.at_s is None or self.at_s is None else min(self.at_s, wake.at_s)
+        at_s = min((at_s for at_s in (self.at_s, wake.at_s) if at_s is not None), default=None)
         return replace(wake, freed_gpus=1, at_s=at_s)
 
 
